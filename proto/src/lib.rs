@@ -1,0 +1,16 @@
+//! The gRPC contract between the decoder, fanouts, `decctl` and subscribers: the `.proto` files in
+//! `proto/decant/v1` and what is generated from them.
+
+/// Package `decant.v1`.
+#[expect(
+    missing_docs,
+    clippy::doc_markdown,
+    clippy::large_enum_variant,
+    reason = "generated code; the documentation is in the .proto files"
+)]
+pub mod v1 {
+    tonic::include_proto!("decant.v1");
+}
+
+/// The compiled descriptors, for the reflection service.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/decant.binpb"));
