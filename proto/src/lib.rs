@@ -4,8 +4,8 @@
 /// Package `decant.v1`.
 #[expect(
     missing_docs,
-    clippy::doc_markdown,
-    clippy::large_enum_variant,
+    clippy::clone_on_ref_ptr,
+    clippy::too_many_lines,
     reason = "generated code; the documentation is in the .proto files"
 )]
 pub mod v1 {
