@@ -1,1 +1,19 @@
-//! To be written.
+//! What every program of Decant is started with: its configuration, its log output, its reaction to signals,
+//! and its HTTP address for metrics and health.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`config`] | `decant.toml`, overridden by `DECANT_*` variables, overridden by flags |
+//! | [`cli`] | the flags that all programs share |
+//! | [`telemetry`] | log output on standard error |
+//! | [`shutdown`] | SIGTERM and SIGINT become one token |
+//! | [`http`] | `/metrics`, `/healthz`, `/readyz` |
+
+pub mod cli;
+pub mod config;
+pub mod http;
+pub mod shutdown;
+pub mod telemetry;
+
+/// Version of this build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
