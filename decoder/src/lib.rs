@@ -1,1 +1,3 @@
-//! To be written.
+//! The decoder: decodes one PostgreSQL database's WAL once and writes every committed transaction into the log.
+
+pub mod state;
