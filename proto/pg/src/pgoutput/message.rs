@@ -173,6 +173,26 @@ pub enum Change<'a> {
     },
 }
 
+impl Change<'_> {
+    /// The relation.
+    #[must_use]
+    pub const fn relation(&self) -> Oid {
+        match self {
+            Self::Insert { relation, .. }
+            | Self::Update { relation, .. }
+            | Self::Delete { relation, .. } => *relation,
+        }
+    }
+
+    /// The subtransaction, inside a stream only.
+    #[must_use]
+    pub const fn xid(&self) -> Option<Xid> {
+        match self {
+            Self::Insert { xid, .. } | Self::Update { xid, .. } | Self::Delete { xid, .. } => *xid,
+        }
+    }
+}
+
 /// TRUNCATE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truncate<'a> {
@@ -182,15 +202,32 @@ pub struct Truncate<'a> {
     pub cascade: bool,
     /// `TRUNCATE ... RESTART IDENTITY` (flag bit 2).
     pub restart_identity: bool,
-    /// The relations, big-endian, 4 bytes each.
-    pub(crate) relations: &'a [u8],
+    /// The relations, big-endian.
+    pub(crate) relations: &'a [[u8; 4]],
 }
 
 impl<'a> Truncate<'a> {
+    /// A TRUNCATE of `relations`, each a big-endian OID.
+    #[must_use]
+    pub const fn new(
+        xid: Option<Xid>,
+        cascade: bool,
+        restart_identity: bool,
+        relations: &'a [[u8; 4]],
+    ) -> Self {
+        Self {
+            xid,
+            cascade,
+            restart_identity,
+            relations,
+        }
+    }
+
     /// The relations.
-    pub fn relations(&self) -> impl ExactSizeIterator<Item = Oid> + 'a {
-        let (oids, _) = self.relations.as_chunks::<4>();
-        oids.iter().map(|oid| Oid(u32::from_be_bytes(*oid)))
+    pub fn relations(&self) -> impl ExactSizeIterator<Item = Oid> + use<'a> {
+        self.relations
+            .iter()
+            .map(|oid| Oid(u32::from_be_bytes(*oid)))
     }
 }
 

@@ -8,6 +8,7 @@
 mod decode;
 mod encode;
 mod message;
+mod peek;
 mod tuple;
 
 pub use decode::{Framing, decode};
@@ -17,7 +18,8 @@ pub use message::{
     Prepare, Relation, RelationColumn, ReplicaIdentity, RollbackPrepared, StreamAbort,
     StreamCommit, StreamStart, Truncate, Type,
 };
-pub use tuple::{ColumnValue, Columns, Tuple};
+pub use peek::{Peek, check, peek, split_xid};
+pub use tuple::{ColumnValue, Columns, Tuple, TupleBuf};
 
 /// The first byte of each message (`LogicalRepMsgType` in `logicalproto.h`).
 pub mod tag {

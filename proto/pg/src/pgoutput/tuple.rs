@@ -73,6 +73,71 @@ fn take_value<'a>(reader: &mut Reader<'a>) -> Result<ColumnValue<'a>, ReadError>
     }
 }
 
+/// Builds a row.
+#[derive(Clone, Debug, Default)]
+pub struct TupleBuf {
+    columns: u16,
+    bytes: Vec<u8>,
+}
+
+impl TupleBuf {
+    /// A row without columns.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            columns: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Appends a column. False, and nothing changes, if the row or the value is larger than the format allows.
+    pub fn push(&mut self, value: ColumnValue<'_>) -> bool {
+        let (kind, content) = match value {
+            ColumnValue::Null => (b'n', None),
+            ColumnValue::UnchangedToast => (b'u', None),
+            ColumnValue::Text(text) => (b't', Some(text)),
+            ColumnValue::Binary(bytes) => (b'b', Some(bytes)),
+        };
+        let Some(columns) = self.columns.checked_add(1) else {
+            return false;
+        };
+        let Ok(length) = i32::try_from(content.map_or(0, <[u8]>::len)) else {
+            return false;
+        };
+        self.columns = columns;
+        self.bytes.push(kind);
+        if let Some(content) = content {
+            self.bytes.extend_from_slice(&length.to_be_bytes());
+            self.bytes.extend_from_slice(content);
+        }
+        true
+    }
+
+    /// Makes it a row without columns again; the memory stays.
+    pub fn clear(&mut self) {
+        self.columns = 0;
+        self.bytes.clear();
+    }
+
+    /// The row.
+    #[must_use]
+    pub fn as_tuple(&self) -> Tuple<'_> {
+        Tuple {
+            columns: self.columns,
+            bytes: &self.bytes,
+        }
+    }
+}
+
+impl<'a> Extend<ColumnValue<'a>> for TupleBuf {
+    /// Appends columns as [`TupleBuf::push`] does.
+    fn extend<I: IntoIterator<Item = ColumnValue<'a>>>(&mut self, values: I) {
+        for value in values {
+            self.push(value);
+        }
+    }
+}
+
 /// Iterates the values of a [`Tuple`].
 #[derive(Clone, Debug)]
 pub struct Columns<'a> {
