@@ -298,4 +298,17 @@ mod tests {
         let missing = load("", &[], &["source.password_file=/nonexistent/file"]).unwrap_err();
         assert!(missing.to_string().contains("/nonexistent/file"));
     }
+
+    #[test]
+    fn the_example_file_shows_every_setting_with_its_default() {
+        let text = include_str!("../../../decant.toml");
+        assert_eq!(load(text, &[], &[]).unwrap(), Config::default());
+        let shown: Table = text.parse().unwrap();
+        let defaults = Table::try_from(Config::default()).unwrap();
+        for (section, keys) in defaults {
+            for key in keys.as_table().unwrap().keys() {
+                assert!(shown[&section].get(key).is_some(), "{section}.{key}");
+            }
+        }
+    }
 }
