@@ -1,1 +1,24 @@
-//! To be written.
+//! Serves a log of decoded transactions to many subscribers, each with its own tables and its own position.
+//!
+//! ```text
+//! log directory ──► replay ──► emit (selection) ──► sink::grpc | sink::walsender ──► socket
+//!                                                        │
+//!                                   positions ◄──────────┘ confirmed positions ──► decoder
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`replay`] | the log's head and a subscriber's way through the log |
+//! | [`selection`] | which changes a subscriber gets: publications, tables |
+//! | [`emit`] | from a block of the log to what one subscriber is sent |
+//! | [`positions`] | slots: the client of the decoder's control service |
+//! | [`subscriber`] | who is connected, with counters |
+//! | [`sink`] | the two ways out: gRPC and PostgreSQL's replication protocol |
+
+pub mod emit;
+pub mod error;
+pub mod positions;
+pub mod replay;
+pub mod selection;
+pub mod sink;
+pub mod subscriber;

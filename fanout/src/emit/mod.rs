@@ -1,0 +1,55 @@
+//! From a block of the log to what one subscriber is sent: the core that all sinks share.
+//!
+//! What holds for every sink:
+//! - transactions come in commit order, each once, and only those whose commit record starts at or after the
+//!   subscriber's start;
+//! - a transaction of which nothing passes the selection is not sent at all: its BEGIN waits until the first
+//!   change that passes, also over many blocks;
+//! - RELATION, with the TYPEs of its columns before it, is sent before the first change that needs it on this
+//!   connection, and again when its content has changed; it is the version in force at that change;
+//! - a block that passes whole is handed on as one slice of the log, with the same bytes as if each of its
+//!   changes had been looked at.
+
+mod frames;
+mod output;
+
+pub use frames::Frames;
+pub use output::{Made, Output};
+
+use pg_proto::Lsn;
+
+/// What a subscriber asked for, beside the selection of tables.
+#[derive(Clone, Debug)]
+pub struct EmitOptions {
+    /// Transactions whose commit record starts below this are not sent. `0/0`: all.
+    pub start: Lsn,
+    /// Nothing is sent of transactions whose commit record starts at or after this.
+    pub end: Option<Lsn>,
+    /// Whether logical messages are sent.
+    pub messages: bool,
+    /// Whether transactions that came from another origin are left out (`origin 'none'`).
+    pub local_origin_only: bool,
+    /// What a publication means that does not exist at a change's place in the log.
+    pub missing_publication: MissingPublication,
+}
+
+impl Default for EmitOptions {
+    fn default() -> Self {
+        Self {
+            start: Lsn::INVALID,
+            end: None,
+            messages: false,
+            local_origin_only: false,
+            missing_publication: MissingPublication::Skip,
+        }
+    }
+}
+
+/// What a publication means that does not exist at a change's place in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingPublication {
+    /// The stream ends with an error at that change, as servers up to version 17 do.
+    Fail,
+    /// It publishes nothing, and the subscriber is warned once, as version 18 does.
+    Skip,
+}

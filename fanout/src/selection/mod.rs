@@ -1,0 +1,5 @@
+//! Which changes a subscriber gets.
+
+mod spec;
+
+pub use spec::{Publications, SelectionSpec, TableName};

@@ -1,0 +1,55 @@
+//! What a subscriber asked for.
+
+use std::fmt;
+
+/// Which publications' changes a subscriber asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Publications {
+    /// No restriction: everything that the log has.
+    #[default]
+    Everything,
+    /// Publications of the source, by name. An empty list publishes nothing.
+    Named(Vec<String>),
+}
+
+/// A table's qualified name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableName {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.schema, self.name)
+    }
+}
+
+/// Which changes a subscriber asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelectionSpec {
+    /// In one of these publications,
+    pub publications: Publications,
+    /// and of one of these tables; empty: of any.
+    pub tables: Vec<TableName>,
+}
+
+impl From<&TableName> for proto::v1::TableName {
+    fn from(table: &TableName) -> Self {
+        Self {
+            schema: table.schema.clone(),
+            name: table.name.clone(),
+        }
+    }
+}
+
+impl From<proto::v1::TableName> for TableName {
+    fn from(table: proto::v1::TableName) -> Self {
+        Self {
+            schema: table.schema,
+            name: table.name,
+        }
+    }
+}
