@@ -8,6 +8,7 @@ pub use command::{
     Command, CommandError, CommandOption, OptionValue, SnapshotAction, parse_command,
 };
 pub use copy::{
-    BackendCopy, FrontendCopy, HotStandbyFeedback, Keepalive, StatusUpdate, XLOG_DATA_HEADER_LEN,
-    XLogData,
+    BackendCopy, FrontendCopy, HotStandbyFeedback, KEEPALIVE_FRAME_LEN, Keepalive,
+    MAX_XLOG_DATA_PAYLOAD, STATUS_UPDATE_FRAME_LEN, StatusUpdate, XLOG_DATA_FRAME_HEAD_LEN,
+    XLOG_DATA_HEADER_LEN, XLogData, put_xlog_data_frame_head,
 };
