@@ -1,0 +1,28 @@
+//! What the source's relations, types and publications are as of a position.
+//!
+//! # Versions
+//!
+//! A [`Catalog`] is an immutable version, shared by `Arc`; its parts are shared between versions too, so that
+//! a version costs little more than what changed. The log holds the whole catalog at the start of every segment
+//! and each change in its place in commit order; [`Catalog::apply`] makes the next version from a change.
+//! A record that says what is known already is no new version: the `Arc` stays the same, and `Arc::ptr_eq` of a
+//! part tells cheaply whether it is still the same.
+//!
+//! # Format
+//!
+//! A relation and a type are stored as the RELATION and TYPE message of the source, publications and server
+//! parameters in a form of their own, described in `FORMAT.md`. A snapshot is a sequence of such records; applied
+//! to an empty catalog they give it back.
+
+mod codec;
+mod parameters;
+mod publication;
+mod relation;
+mod version;
+
+pub use parameters::ServerParameters;
+pub use publication::{
+    Publication, PublicationActions, PublicationTable, decode_publications, encode_publications,
+};
+pub use relation::{ColumnSchema, RelationSchema, TypeName};
+pub use version::{Catalog, CatalogError};

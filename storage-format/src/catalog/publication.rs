@@ -1,0 +1,285 @@
+//! Publications of the source, and how a list of them is stored.
+
+use pg_proto::Oid;
+use pg_proto::read::{ReadError, Reader};
+
+use super::codec;
+
+/// Which changes a publication publishes (`publish = '...'`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the four columns of pg_publication, independent of each other"
+)]
+pub struct PublicationActions {
+    /// INSERT.
+    pub insert: bool,
+    /// UPDATE.
+    pub update: bool,
+    /// DELETE.
+    pub delete: bool,
+    /// TRUNCATE.
+    pub truncate: bool,
+}
+
+impl PublicationActions {
+    /// PostgreSQL's default: all of them.
+    pub const ALL: Self = Self {
+        insert: true,
+        update: true,
+        delete: true,
+        truncate: true,
+    };
+}
+
+/// A relation that a publication publishes, with leaves of partitioned tables in their parents' place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublicationTable {
+    /// The relation.
+    pub relation: Oid,
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// The column list, if there is one.
+    pub columns: Option<Vec<String>>,
+    /// The row filter's text, if there is one.
+    pub row_filter: Option<String>,
+}
+
+/// A publication of the source and what it publishes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Publication {
+    /// `pg_publication.oid`.
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// FOR ALL TABLES.
+    pub all_tables: bool,
+    /// FOR TABLES IN SCHEMA: the schemas' names.
+    pub schemas: Vec<String>,
+    /// What is published of each table.
+    pub actions: PublicationActions,
+    /// `publish_via_partition_root`.
+    pub via_root: bool,
+    /// Whether a partitioned table is published, so that [`Self::via_root`] changes something.
+    pub has_partitioned_root: bool,
+    /// The relations published when the record was written; those of FOR ALL TABLES and TABLES IN SCHEMA too.
+    pub tables: Vec<PublicationTable>,
+}
+
+const ALL_TABLES: u32 = 1;
+const INSERT: u32 = 1 << 1;
+const UPDATE: u32 = 1 << 2;
+const DELETE: u32 = 1 << 3;
+const TRUNCATE: u32 = 1 << 4;
+const VIA_ROOT: u32 = 1 << 5;
+const HAS_PARTITIONED_ROOT: u32 = 1 << 6;
+const KNOWN_FLAGS: u32 = (1 << 7) - 1;
+
+const HAS_COLUMNS: u8 = 1;
+const HAS_ROW_FILTER: u8 = 1 << 1;
+
+/// Least size of a publication: oid, flags, three lengths.
+const PUBLICATION_MIN: usize = 20;
+/// Least size of a table: oid, two lengths, flags.
+const TABLE_MIN: usize = 13;
+
+impl Publication {
+    fn flags(&self) -> u32 {
+        [
+            (self.all_tables, ALL_TABLES),
+            (self.actions.insert, INSERT),
+            (self.actions.update, UPDATE),
+            (self.actions.delete, DELETE),
+            (self.actions.truncate, TRUNCATE),
+            (self.via_root, VIA_ROOT),
+            (self.has_partitioned_root, HAS_PARTITIONED_ROOT),
+        ]
+        .into_iter()
+        .filter_map(|(set, flag)| set.then_some(flag))
+        .sum()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.oid.0.to_le_bytes());
+        out.extend_from_slice(&self.flags().to_le_bytes());
+        codec::put_str(out, &self.name);
+        codec::put_list(out, &self.schemas, |out, name| codec::put_str(out, name));
+        codec::put_list(out, &self.tables, |out, table| table.encode(out));
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+        let oid = Oid(codec::take_u32(reader, "publication oid")?);
+        let flags = codec::take_u32(reader, "publication flags")?;
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(reader.invalid("publication flags", flags));
+        }
+        let set = |flag| flags & flag != 0;
+        Ok(Self {
+            oid,
+            name: codec::take_str(reader, "publication name")?,
+            all_tables: set(ALL_TABLES),
+            schemas: codec::take_list(reader, "publication schema count", 4, |reader| {
+                codec::take_str(reader, "publication schema")
+            })?,
+            actions: PublicationActions {
+                insert: set(INSERT),
+                update: set(UPDATE),
+                delete: set(DELETE),
+                truncate: set(TRUNCATE),
+            },
+            via_root: set(VIA_ROOT),
+            has_partitioned_root: set(HAS_PARTITIONED_ROOT),
+            tables: codec::take_list(
+                reader,
+                "publication table count",
+                TABLE_MIN,
+                PublicationTable::take,
+            )?,
+        })
+    }
+}
+
+impl PublicationTable {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.relation.0.to_le_bytes());
+        codec::put_str(out, &self.schema);
+        codec::put_str(out, &self.name);
+        let columns = self.columns.as_ref().map_or(0, |_| HAS_COLUMNS);
+        let filter = self.row_filter.as_ref().map_or(0, |_| HAS_ROW_FILTER);
+        out.push(columns | filter);
+        if let Some(columns) = &self.columns {
+            codec::put_list(out, columns, |out, name| codec::put_str(out, name));
+        }
+        if let Some(filter) = &self.row_filter {
+            codec::put_str(out, filter);
+        }
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+        let relation = Oid(codec::take_u32(reader, "published relation")?);
+        let schema = codec::take_str(reader, "published relation's schema")?;
+        let name = codec::take_str(reader, "published relation's name")?;
+        let flags = reader.u8("published relation's flags")?;
+        if flags & !(HAS_COLUMNS | HAS_ROW_FILTER) != 0 {
+            return Err(reader.invalid("published relation's flags", flags));
+        }
+        let columns = (flags & HAS_COLUMNS != 0)
+            .then(|| {
+                codec::take_list(reader, "column list length", 4, |reader| {
+                    codec::take_str(reader, "column list name")
+                })
+            })
+            .transpose()?;
+        let row_filter = (flags & HAS_ROW_FILTER != 0)
+            .then(|| codec::take_str(reader, "row filter"))
+            .transpose()?;
+        Ok(Self {
+            relation,
+            schema,
+            name,
+            columns,
+            row_filter,
+        })
+    }
+}
+
+/// Appends the payload of a publications record: all publications, in the given order.
+pub fn encode_publications(publications: &[Publication], out: &mut Vec<u8>) {
+    codec::put_list(out, publications, |out, publication| {
+        publication.encode(out);
+    });
+}
+
+/// The inverse of [`encode_publications`].
+pub fn decode_publications(payload: &[u8]) -> Result<Vec<Publication>, ReadError> {
+    let mut reader = Reader::new(payload);
+    let publications = codec::take_list(
+        &mut reader,
+        "publication count",
+        PUBLICATION_MIN,
+        Publication::take,
+    )?;
+    reader.finish("publications")?;
+    Ok(publications)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn table() -> impl Strategy<Value = PublicationTable> {
+        (
+            any::<u32>(),
+            ".{0,8}",
+            ".{0,8}",
+            prop::option::of(prop::collection::vec(".{0,5}", 0..4)),
+            prop::option::of(".{0,12}"),
+        )
+            .prop_map(
+                |(oid, schema, name, columns, row_filter)| PublicationTable {
+                    relation: Oid(oid),
+                    schema,
+                    name,
+                    columns,
+                    row_filter,
+                },
+            )
+    }
+
+    fn publication() -> impl Strategy<Value = Publication> {
+        (
+            any::<u32>(),
+            ".{0,8}",
+            any::<[bool; 7]>(),
+            prop::collection::vec(".{0,8}", 0..3),
+            prop::collection::vec(table(), 0..4),
+        )
+            .prop_map(|(oid, name, flags, schemas, tables)| {
+                let [
+                    all_tables,
+                    insert,
+                    update,
+                    delete,
+                    truncate,
+                    via_root,
+                    rooted,
+                ] = flags;
+                Publication {
+                    oid: Oid(oid),
+                    name,
+                    all_tables,
+                    schemas,
+                    actions: PublicationActions {
+                        insert,
+                        update,
+                        delete,
+                        truncate,
+                    },
+                    via_root,
+                    has_partitioned_root: rooted,
+                    tables,
+                }
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(publications in prop::collection::vec(publication(), 0..4)) {
+            let mut bytes = Vec::new();
+            encode_publications(&publications, &mut bytes);
+            prop_assert_eq!(decode_publications(&bytes).unwrap(), publications);
+            for end in 0..bytes.len() {
+                prop_assert!(decode_publications(&bytes[..end]).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = decode_publications(&bytes);
+        }
+    }
+}
