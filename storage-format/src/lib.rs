@@ -1,6 +1,34 @@
-//! The files of Decant's log: formats, writer and reader.
+//! The files of Decant's log: formats, writer and reader. The bytes are specified in `FORMAT.md`.
+//!
+//! ```text
+//! decoder ──► BlockBuilder ──► LogWriter ──► <log>/segments/*.active ──► Sealer ──► *.seg + *.idx
+//!                Staging ──────────┘ └─────► <log>/watermark                          │
+//! fanout  ◄── Block ◄── Cursor ◄── Log ◄──────── memory maps ◄────────────────────────┘
+//! ```
+//!
+//! # Invariants
+//!
+//! - Transactions are in commit order, whole, and once each; a segment begins and ends between two of them.
+//! - `durable <= written`; a reader never goes past what the watermark says.
+//! - What was written whole and made durable is never written again; a mapped file is never shortened.
+//! - A failed write or fsync stops the writer for good: what the page cache holds then is unknown.
 
+#![deny(clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+pub mod block;
 pub mod catalog;
+mod checksum;
+mod codec;
+mod error;
+pub mod fs;
+mod identity;
 mod mmap;
 pub mod record;
+pub mod segment;
+mod version;
 pub mod watermark;
+
+pub use error::{Damage, FormatError};
+pub use identity::{Identity, NAME_LEN_MAX};
+pub use version::FORMAT_VERSION;

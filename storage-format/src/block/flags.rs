@@ -1,0 +1,68 @@
+//! What a block's header says about its content.
+
+use std::ops::{BitOr, BitOrAssign};
+
+/// Flags of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BlockFlags(u32);
+
+impl BlockFlags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// The block starts inside a transaction (or a snapshot) that an earlier block began.
+    pub const CONTINUES: Self = Self(1);
+    /// The block ends inside a transaction (or a snapshot).
+    pub const OPEN_END: Self = Self(1 << 1);
+    /// There are relation, type, publication or server parameter records.
+    pub const HAS_CATALOG: Self = Self(1 << 2);
+    /// There are logical messages.
+    pub const HAS_MESSAGES: Self = Self(1 << 3);
+    /// There is a TRUNCATE.
+    pub const HAS_TRUNCATE: Self = Self(1 << 4);
+    /// There is an ORIGIN.
+    pub const HAS_ORIGIN: Self = Self(1 << 5);
+
+    const KNOWN: u32 = (1 << 6) - 1;
+
+    /// The stored bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Flags of stored bits, if this build knows them all.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits & !Self::KNOWN == 0 {
+            Some(Self(bits))
+        } else {
+            None
+        }
+    }
+
+    /// Whether all of `flags` are set.
+    #[must_use]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These with `flags` taken away.
+    #[must_use]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+}
+
+impl BitOr for BlockFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for BlockFlags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}

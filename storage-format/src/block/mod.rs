@@ -1,0 +1,17 @@
+//! Blocks: the unit of checksum, compression, skipping and reading. See "Block" in `FORMAT.md`.
+
+mod builder;
+mod encode;
+mod entry;
+mod flags;
+mod header;
+mod kind;
+mod relations;
+
+pub use builder::{BlockBuilder, BuildError, OpenTransaction};
+pub use entry::{ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};
+pub use flags::BlockFlags;
+pub use header::{
+    BLOCK_HEADER_LEN, BlockHeader, DecodedHeader, HeaderError, RAW_LEN_MAX, RELATIONS_MAX,
+};
+pub use kind::{BlockKind, Codec};

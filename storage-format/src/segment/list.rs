@@ -1,0 +1,79 @@
+//! Which segments a log directory holds.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{SegmentExtension, SegmentName};
+use crate::error::FormatError;
+use crate::fs::Fs;
+
+/// Whether a segment's file is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentState {
+    /// Raw blocks; the last one of the log is being appended to.
+    Active,
+    /// Immutable.
+    Sealed,
+}
+
+/// A segment that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its sequence and first LSN.
+    pub name: SegmentName,
+    /// What its file is. A segment with both files counts as sealed: the sealed one is complete before it gets
+    /// its name, and the other one is about to be removed.
+    pub state: SegmentState,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// The segments of a log directory, in order. What is no segment's file is left alone; an empty list if the
+/// directory does not exist.
+pub fn list_segments(fs: &dyn Fs, log: &Path) -> Result<Vec<SegmentInfo>, FormatError> {
+    let folder = SegmentName::folder(log);
+    let paths = match fs.list(&folder) {
+        Ok(paths) => paths,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(FormatError::io("list", &folder)(error)),
+    };
+    let mut segments: Vec<SegmentInfo> = paths.iter().filter_map(|path| info(path)).collect();
+    // Sealed before active where both are there, so that the first of the two stays.
+    segments.sort_by_key(|segment| (segment.name, segment.state == SegmentState::Active));
+    segments.dedup_by_key(|segment| segment.name);
+    Ok(segments)
+}
+
+fn info(path: &Path) -> Option<SegmentInfo> {
+    let (name, extension) = SegmentName::parse_file_name(path.file_name()?.to_str()?)?;
+    let state = match extension {
+        SegmentExtension::Active => SegmentState::Active,
+        SegmentExtension::Sealed => SegmentState::Sealed,
+        SegmentExtension::Index | SegmentExtension::Temporary => return None,
+    };
+    Some(SegmentInfo {
+        name,
+        state,
+        path: path.to_owned(),
+    })
+}
+
+/// Removes a segment with all that belongs to it. Readers that have it open keep it.
+pub fn delete_segment(fs: &dyn Fs, log: &Path, name: SegmentName) -> Result<(), FormatError> {
+    // The index last: without its segment it is nobody's, the other way round it would be rebuilt.
+    for extension in [
+        SegmentExtension::Active,
+        SegmentExtension::Sealed,
+        SegmentExtension::Index,
+    ] {
+        let path = name.path(log, extension);
+        match fs.remove(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FormatError::io("remove", &path)(error)),
+        }
+    }
+    let folder = SegmentName::folder(log);
+    fs.sync_dir(&folder)
+        .map_err(FormatError::io("sync", &folder))
+}

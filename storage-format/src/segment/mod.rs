@@ -1,0 +1,11 @@
+//! Segments: the files of the log. See "Segment" in `FORMAT.md`.
+
+mod footer;
+mod header;
+mod list;
+mod name;
+
+pub use footer::{FOOTER_TRAILER_LEN, Footer};
+pub use header::{SEGMENT_HEADER_LEN, SegmentHeader, SegmentHeaderError};
+pub use list::{SegmentInfo, SegmentState, delete_segment, list_segments};
+pub use name::{SegmentExtension, SegmentName};
