@@ -12,6 +12,8 @@ pub const PROTOCOL_VIOLATION: &str = "08P01";
 pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
 /// `invalid_parameter_value`.
 pub const INVALID_PARAMETER_VALUE: &str = "22023";
+/// `active_sql_transaction`: the command can't run inside a transaction block.
+pub const ACTIVE_SQL_TRANSACTION: &str = "25001";
 /// `in_failed_sql_transaction`.
 pub const IN_FAILED_SQL_TRANSACTION: &str = "25P02";
 /// `invalid_authorization_specification`.
@@ -26,6 +28,8 @@ pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
 pub const SYNTAX_ERROR: &str = "42601";
 /// `invalid_name`.
 pub const INVALID_NAME: &str = "42602";
+/// `name_too_long`.
+pub const NAME_TOO_LONG: &str = "42622";
 /// `undefined_object`: a slot or a publication does not exist.
 pub const UNDEFINED_OBJECT: &str = "42704";
 /// `duplicate_object`: a slot exists.
