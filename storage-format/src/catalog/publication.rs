@@ -64,7 +64,10 @@ pub struct Publication {
     pub via_root: bool,
     /// Whether a partitioned table is published, so that [`Self::via_root`] changes something.
     pub has_partitioned_root: bool,
-    /// The relations published when the record was written; those of FOR ALL TABLES and TABLES IN SCHEMA too.
+    /// `publish_generated_columns = stored` (version 18).
+    pub generated_columns: bool,
+    /// The relations that it names, and those whose membership can't be seen of their schema's name. Not those
+    /// of FOR ALL TABLES; of TABLES IN SCHEMA only some: a relation is published if it is here or its schema is.
     pub tables: Vec<PublicationTable>,
 }
 
@@ -75,7 +78,8 @@ const DELETE: u32 = 1 << 3;
 const TRUNCATE: u32 = 1 << 4;
 const VIA_ROOT: u32 = 1 << 5;
 const HAS_PARTITIONED_ROOT: u32 = 1 << 6;
-const KNOWN_FLAGS: u32 = (1 << 7) - 1;
+const GENERATED_COLUMNS: u32 = 1 << 7;
+const KNOWN_FLAGS: u32 = (1 << 8) - 1;
 
 const HAS_COLUMNS: u8 = 1;
 const HAS_ROW_FILTER: u8 = 1 << 1;
@@ -95,6 +99,7 @@ impl Publication {
             (self.actions.truncate, TRUNCATE),
             (self.via_root, VIA_ROOT),
             (self.has_partitioned_root, HAS_PARTITIONED_ROOT),
+            (self.generated_columns, GENERATED_COLUMNS),
         ]
         .into_iter()
         .filter_map(|(set, flag)| set.then_some(flag))
@@ -131,6 +136,7 @@ impl Publication {
             },
             via_root: set(VIA_ROOT),
             has_partitioned_root: set(HAS_PARTITIONED_ROOT),
+            generated_columns: set(GENERATED_COLUMNS),
             tables: codec::take_list(
                 reader,
                 "publication table count",
@@ -234,7 +240,7 @@ mod tests {
         (
             any::<u32>(),
             ".{0,8}",
-            any::<[bool; 7]>(),
+            any::<[bool; 8]>(),
             prop::collection::vec(".{0,8}", 0..3),
             prop::collection::vec(table(), 0..4),
         )
@@ -247,6 +253,7 @@ mod tests {
                     truncate,
                     via_root,
                     rooted,
+                    generated_columns,
                 ] = flags;
                 Publication {
                     oid: Oid(oid),
@@ -261,6 +268,7 @@ mod tests {
                     },
                     via_root,
                     has_partitioned_root: rooted,
+                    generated_columns,
                     tables,
                 }
             })
