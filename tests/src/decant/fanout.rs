@@ -1,0 +1,40 @@
+//! One fanout of a log.
+
+use proto::v1::fanout_client::FanoutClient;
+use tonic::transport::Channel;
+
+use super::control::connect;
+use crate::process::Process;
+use crate::sql::Endpoint;
+
+/// One fanout and where it listens.
+#[derive(Debug)]
+pub struct Fanout {
+    pub(super) name: String,
+    pub(super) process: Option<Process>,
+    pub(super) postgres_port: u16,
+    pub(super) grpc_port: u16,
+    pub(super) http_port: u16,
+}
+
+impl Fanout {
+    /// Where a PostgreSQL subscriber connects.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint::new(self.postgres_port)
+    }
+
+    /// The gRPC address.
+    pub fn grpc_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.grpc_port)
+    }
+
+    /// A client of its gRPC service.
+    pub async fn client(&self) -> FanoutClient<Channel> {
+        FanoutClient::new(connect(&self.grpc_url()).await).max_decoding_message_size(64 << 20)
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the fanout runs")
+    }
+}
