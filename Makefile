@@ -20,3 +20,26 @@ tools:
 .PHONY: postgres
 postgres:
 	@tests/scripts/fetch-postgres $(POSTGRES) $(VERSIONS)
+
+# The servers that the tests run on: those that are not installed are fetched.
+.PHONY: servers
+servers: tools
+	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 15 18 || \
+		{ tests/scripts/install-tools npm && tests/scripts/fetch-postgres --if-missing $(POSTGRES) 15 18; }
+
+# The programs first: integration tests run them, and Cargo does not build other packages' programs for a test.
+.PHONY: test
+test: servers
+	$(CARGO) build --workspace --bins
+	$(CARGO) test --workspace $(TESTS)
+
+.PHONY: acceptance
+acceptance: servers
+	$(CARGO) build --workspace --bins --release
+	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main $(TESTS)
+
+.PHONY: check
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
