@@ -1,3 +1,4 @@
 //! The decoder: decodes one PostgreSQL database's WAL once and writes every committed transaction into the log.
 
+pub mod catalog;
 pub mod state;

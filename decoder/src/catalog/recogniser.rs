@@ -1,0 +1,183 @@
+//! Tells Decant's own logical messages from others, on the ingest thread.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use pg_proto::Xid;
+use storage_format::catalog::Publication;
+use tokio::sync::watch;
+
+use super::message::{CatalogMessage, MessageError};
+use super::secret::Secret;
+
+/// The prefix of Decant's logical messages.
+pub const PREFIX: &str = "decant";
+
+/// Secrets that are tried: that of the source now, the decoder's own, and older ones, whose messages may still
+/// be in WAL that has not been read.
+const SECRETS_MAX: usize = 4;
+
+/// What a logical message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recognised {
+    /// Somebody else's: it has another prefix.
+    Foreign,
+    /// Decant's: the publications as they are from its place on.
+    Publications(Vec<Publication>),
+    /// It has Decant's prefix and is not Decant's.
+    Forged {
+        /// How that was seen.
+        reason: String,
+    },
+}
+
+/// What came in, for the task that asks the source.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// The state that came last; `None` before the first.
+    pub latest: Option<Arc<Vec<Publication>>>,
+    /// Whether that one can miss no change.
+    pub settled: bool,
+    /// Counts messages that were not accepted: the secret at the source may have changed.
+    pub refused: u64,
+}
+
+/// Knows the secrets and hears every message.
+#[derive(Debug, Default)]
+pub struct Recogniser {
+    /// Newest first.
+    secrets: RwLock<VecDeque<Secret>>,
+    heard: watch::Sender<Heard>,
+}
+
+impl Recogniser {
+    /// One that knows these secrets, newest first.
+    #[must_use]
+    pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
+        Self {
+            secrets: RwLock::new(secrets.into_iter().take(SECRETS_MAX).collect()),
+            heard: watch::Sender::default(),
+        }
+    }
+
+    /// From now on `secret` makes messages Decant's. False if it was the newest already.
+    pub fn trust(&self, secret: Secret) -> bool {
+        let mut secrets = self.secrets.write();
+        if secrets.front() == Some(&secret) {
+            return false;
+        }
+        secrets.retain(|known| *known != secret);
+        secrets.push_front(secret);
+        secrets.truncate(SECRETS_MAX);
+        true
+    }
+
+    /// The secrets, newest first, to be stored.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<Secret> {
+        self.secrets.read().iter().cloned().collect()
+    }
+
+    /// Follows what comes in.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<Heard> {
+        self.heard.subscribe()
+    }
+
+    /// What a logical message is that stands in the top-level transaction `xid`; `None` outside transactions, where
+    /// none of Decant's can be.
+    #[must_use]
+    pub fn recognise(&self, prefix: &[u8], content: &[u8], xid: Option<Xid>) -> Recognised {
+        if prefix != PREFIX.as_bytes() {
+            return Recognised::Foreign;
+        }
+        match self.read(content, xid) {
+            Ok(message) => {
+                let publications = Arc::new(message.publications.clone());
+                self.heard.send_modify(|heard| {
+                    heard.latest = Some(publications);
+                    heard.settled = message.settled;
+                });
+                Recognised::Publications(message.publications)
+            }
+            Err(reason) => {
+                self.heard.send_modify(|heard| heard.refused += 1);
+                Recognised::Forged { reason }
+            }
+        }
+    }
+
+    fn read(&self, content: &[u8], xid: Option<Xid>) -> Result<CatalogMessage, String> {
+        let Some(xid) = xid else {
+            return Err("it is not transactional".to_owned());
+        };
+        let secrets = self.secrets();
+        let message = CatalogMessage::read(content, &secrets)
+            .map_err(|error: MessageError| error.to_string())?;
+        if message.xid != xid {
+            return Err(format!(
+                "it is a copy of one of transaction {}, in transaction {xid}",
+                message.xid
+            ));
+        }
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(xid: u64, settled: bool, secret: &Secret) -> Vec<u8> {
+        CatalogMessage::write(xid, settled, &[], secret)
+            .unwrap()
+            .into_bytes()
+    }
+
+    #[test]
+    fn only_its_own_messages_count() {
+        let secret = Secret::new("s");
+        let recogniser = Recogniser::new([secret.clone()]);
+        let heard = recogniser.watch();
+        let own = message(7, true, &secret);
+        let here = Some(Xid(7));
+        assert_eq!(
+            recogniser.recognise(b"other", &own, here),
+            Recognised::Foreign
+        );
+        assert!(heard.borrow().latest.is_none());
+        let recognised = recogniser.recognise(b"decant", &own, here);
+        assert_eq!(recognised, Recognised::Publications(Vec::new()));
+        assert!(heard.borrow().latest.is_some());
+        assert!(heard.borrow().settled);
+        let strange = message(7, true, &Secret::new("guessed"));
+        for (content, xid) in [(&strange, here), (&own, Some(Xid(8))), (&own, None)] {
+            let recognised = recogniser.recognise(b"decant", content, xid);
+            assert!(matches!(recognised, Recognised::Forged { .. }));
+        }
+        assert_eq!(heard.borrow().refused, 3);
+    }
+
+    #[test]
+    fn an_unsettled_state_is_passed_on() {
+        let secret = Secret::new("s");
+        let recogniser = Recogniser::new([secret.clone()]);
+        let content = message(7, false, &secret);
+        let _ = recogniser.recognise(b"decant", &content, Some(Xid(7)));
+        assert!(!recogniser.watch().borrow().settled);
+    }
+
+    #[test]
+    fn older_secrets_stay_for_a_while() {
+        let recogniser = Recogniser::new([Secret::new("0")]);
+        assert!(!recogniser.trust(Secret::new("0")));
+        for number in 1..10 {
+            assert!(recogniser.trust(Secret::new(number.to_string())));
+        }
+        let kept = ["9", "8", "7", "6"].map(Secret::new);
+        assert_eq!(recogniser.secrets(), kept);
+        assert!(recogniser.trust(Secret::new("7")));
+        assert_eq!(recogniser.secrets()[0], Secret::new("7"));
+    }
+}
