@@ -1,5 +1,7 @@
 //! Replication commands (`repl_gram.y`).
 
+use std::borrow::Cow;
+
 use crate::Lsn;
 
 /// A command of a walsender connection.
@@ -97,9 +99,64 @@ pub struct CommandError {
     pub message: String,
 }
 
-/// Parses a query string. `None`: its first token is no replication keyword, so it is SQL
-/// (`replication_scanner_is_replication_command`).
-pub fn parse_command(text: &str) -> Option<Result<Command, CommandError>> {
-    let _ = text;
-    None
+impl CommandError {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+}
+
+impl CommandOption {
+    pub(super) fn bare(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            value: None,
+        }
+    }
+
+    pub(super) fn text(name: &str, value: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            value: Some(OptionValue::Text(value.to_owned())),
+        }
+    }
+
+    /// The value as text, of an integer its digits. `None`: there is no value.
+    #[must_use]
+    pub fn as_text(&self) -> Option<Cow<'_, str>> {
+        self.value.as_ref().map(|value| match value {
+            OptionValue::Text(text) => Cow::Borrowed(text.as_str()),
+            OptionValue::Integer(value) => Cow::Owned(value.to_string()),
+        })
+    }
+
+    /// The value as a boolean as `defGetBoolean` reads it: no value is true; 0 and 1; true, false, on and off
+    /// in any case. `None`: none of these, the error being `name requires a Boolean value`.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match &self.value {
+            None | Some(OptionValue::Integer(1)) => Some(true),
+            Some(OptionValue::Integer(0)) => Some(false),
+            Some(OptionValue::Integer(_)) => None,
+            Some(OptionValue::Text(text)) => match text.to_ascii_lowercase().as_str() {
+                "true" | "on" => Some(true),
+                "false" | "off" => Some(false),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl SnapshotAction {
+    /// The value of the option `snapshot`: `export`, `use` or `nothing`, in lower case.
+    #[must_use]
+    pub fn from_option(value: &str) -> Option<Self> {
+        match value {
+            "export" => Some(Self::Export),
+            "use" => Some(Self::Use),
+            "nothing" => Some(Self::Nothing),
+            _ => None,
+        }
+    }
 }

@@ -3,12 +3,13 @@
 
 mod command;
 mod copy;
+mod grammar;
+mod lexer;
 
-pub use command::{
-    Command, CommandError, CommandOption, OptionValue, SnapshotAction, parse_command,
-};
+pub use command::{Command, CommandError, CommandOption, OptionValue, SnapshotAction};
 pub use copy::{
     BackendCopy, FrontendCopy, HotStandbyFeedback, KEEPALIVE_FRAME_LEN, Keepalive,
     MAX_XLOG_DATA_PAYLOAD, STATUS_UPDATE_FRAME_LEN, StatusUpdate, XLOG_DATA_FRAME_HEAD_LEN,
     XLOG_DATA_HEADER_LEN, XLogData, put_xlog_data_frame_head,
 };
+pub use grammar::parse_command;
