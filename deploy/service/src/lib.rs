@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`config`] | `decant.toml`, overridden by `DECANT_*` variables, overridden by flags |
+//! | [`source`] | the configured source as a place to connect to |
 //! | [`cli`] | the flags that all programs share |
 //! | [`telemetry`] | log output on standard error |
 //! | [`shutdown`] | SIGTERM and SIGINT become one token |
@@ -13,6 +14,7 @@ pub mod cli;
 pub mod config;
 pub mod http;
 pub mod shutdown;
+pub mod source;
 pub mod telemetry;
 
 /// Version of this build.
