@@ -17,12 +17,15 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 pub mod block;
+mod cache;
 pub mod catalog;
 mod checksum;
 mod codec;
 mod error;
 pub mod fs;
 mod identity;
+pub mod index;
+pub mod log;
 mod mmap;
 pub mod record;
 pub mod segment;

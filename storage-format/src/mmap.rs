@@ -37,6 +37,17 @@ impl FileMap {
         self.raw.len()
     }
 
+    /// As [`Self::settled`], for a look that ends before the map does.
+    #[expect(unsafe_code, reason = "a slice of a memory map")]
+    pub(crate) fn look(&self, range: Range<usize>) -> Option<&[u8]> {
+        let length = range.end.checked_sub(range.start)?;
+        if range.end > self.raw.len() {
+            return None;
+        }
+        // SAFETY: as in `Settled::as_ref`; the range was checked just now, and the slice borrows the map.
+        Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr().add(range.start), length) })
+    }
+
     /// Bytes of the map that will never change again, without copying them; `None` if the range is not within
     /// the map. The map lives as long as the longest-lived of them.
     ///

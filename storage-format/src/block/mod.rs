@@ -1,12 +1,14 @@
 //! Blocks: the unit of checksum, compression, skipping and reading. See "Block" in `FORMAT.md`.
 
 mod builder;
+mod decompress;
 mod encode;
 mod entry;
 mod flags;
 mod header;
 mod kind;
 mod relations;
+mod view;
 
 pub use builder::{BlockBuilder, BuildError, OpenTransaction};
 pub use entry::{ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};
@@ -15,3 +17,4 @@ pub use header::{
     BLOCK_HEADER_LEN, BlockHeader, DecodedHeader, HeaderError, RAW_LEN_MAX, RELATIONS_MAX,
 };
 pub use kind::{BlockKind, Codec};
+pub use view::{Block, Entries};

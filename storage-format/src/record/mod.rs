@@ -42,7 +42,7 @@ pub enum RecordKind {
 }
 
 /// The lowest kind whose bytes are in the aux section.
-const FIRST_AUX: u8 = 64;
+pub(crate) const FIRST_AUX: u8 = 64;
 
 impl RecordKind {
     /// The stored number.

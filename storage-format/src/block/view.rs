@@ -1,0 +1,233 @@
+//! A block as readers see it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use pg_proto::{Lsn, Oid};
+
+use super::decompress::decompress;
+use super::{BlockHeader, Codec, DecodedHeader, ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};
+use crate::checksum::crc32;
+use crate::codec::index;
+use crate::error::Damage;
+use crate::record::FIRST_AUX;
+
+/// Offset of a frame's dataStart: behind 'd', the length and 'w'.
+const START_OFFSET: usize = 6;
+
+/// A block with its body: checked once, then shared. Its bytes are slices of the mapped file, or of one buffer
+/// that it was decompressed into.
+///
+/// What is checked: the body's checksum, that every entry lies within its section, and that the frames section
+/// consists of exactly the entries' frames, in order and without holes. So a run of entries is a run of bytes.
+#[derive(Clone, Debug)]
+pub struct Block {
+    header: BlockHeader,
+    relations: Box<[Oid]>,
+    entries: Bytes,
+    frames: Bytes,
+    aux: Bytes,
+}
+
+impl Block {
+    /// Checks a stored body and takes it apart.
+    pub fn decode(decoded: &DecodedHeader<'_>, stored: Bytes) -> Result<Self, Damage> {
+        let header = decoded.header;
+        let computed = crc32(&[&stored]);
+        if computed != header.body_crc {
+            return Err(Damage::mismatch(
+                "body checksum",
+                format!("{:08x}", header.body_crc),
+                format!("{computed:08x}"),
+            ));
+        }
+        let body = match header.codec {
+            Codec::Raw => stored,
+            Codec::Zstd => decompress(&stored, header.raw_len())?,
+        };
+        if body.len() != header.raw_len() {
+            return Err(Damage::mismatch(
+                "body length",
+                header.raw_len(),
+                body.len(),
+            ));
+        }
+        let frames_at = index(header.entry_count) * ENTRY_LEN;
+        let aux_at = frames_at + index(header.frames_len);
+        let block = Self {
+            header,
+            relations: decode_relations(decoded.relations),
+            entries: body.slice(..frames_at),
+            frames: body.slice(frames_at..aux_at),
+            aux: body.slice(aux_at..),
+        };
+        block.check_entries()?;
+        Ok(block)
+    }
+
+    /// What its header says.
+    #[must_use]
+    pub const fn header(&self) -> &BlockHeader {
+        &self.header
+    }
+
+    /// The relations that its changes touch.
+    #[must_use]
+    pub const fn relations(&self) -> &[Oid] {
+        &self.relations
+    }
+
+    /// Its records, in order.
+    #[must_use]
+    pub fn entries(&self) -> Entries<'_> {
+        let (entries, _) = self.entries.as_chunks();
+        Entries {
+            rest: entries.iter(),
+        }
+    }
+
+    /// The record at a place in [`Self::entries`].
+    #[must_use]
+    pub fn entry(&self, place: usize) -> Option<Entry> {
+        let (entries, _) = self.entries.as_chunks();
+        entries.get(place).map(Entry::decode)
+    }
+
+    /// An entry's relation, if it has exactly one.
+    #[must_use]
+    pub fn relation(&self, entry: &Entry) -> Option<Oid> {
+        self.relations.get(usize::from(entry.relation)).copied()
+    }
+
+    /// The frames of all its messages, ready to be sent.
+    #[must_use]
+    pub const fn frames(&self) -> &Bytes {
+        &self.frames
+    }
+
+    /// The place of an entry's frame in [`Self::frames`]; an empty range at 0 for a record without a frame.
+    #[must_use]
+    pub const fn frame_range(&self, entry: &Entry) -> Range<usize> {
+        if is_aux(entry) {
+            return 0..0;
+        }
+        index(entry.offset)..index(entry.offset) + index(entry.length)
+    }
+
+    /// An entry's frame, head included; empty for a record without a frame.
+    #[must_use]
+    pub fn frame(&self, entry: &Entry) -> &[u8] {
+        self.frames.get(self.frame_range(entry)).unwrap_or_default()
+    }
+
+    /// An entry's message, or the content of a record of Decant's own.
+    #[must_use]
+    pub fn payload(&self, entry: &Entry) -> &[u8] {
+        if is_aux(entry) {
+            let start = index(entry.offset);
+            let end = start + index(entry.length);
+            return self.aux.get(start..end).unwrap_or_default();
+        }
+        self.frame(entry).get(FRAME_HEAD_LEN..).unwrap_or_default()
+    }
+
+    /// The position in the head of an entry's frame (dataStart), `0/0` for a record without a frame.
+    #[must_use]
+    pub fn start_lsn(&self, entry: &Entry) -> Lsn {
+        let field = self.frame(entry).get(START_OFFSET..);
+        field
+            .and_then(<[u8]>::first_chunk)
+            .map_or(Lsn::INVALID, |bytes| Lsn(u64::from_be_bytes(*bytes)))
+    }
+
+    /// Bytes of memory (its own or mapped) that the block keeps alive.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        size_of::<Self>() + self.relations.len() * 4 + self.header.raw_len()
+    }
+
+    fn check_entries(&self) -> Result<(), Damage> {
+        let mut frames_end = 0;
+        for (place, entry) in self.entries().enumerate() {
+            self.check_entry(&entry, frames_end).map_err(|problem| {
+                Damage::Content(format!("entry {place} {problem}: {entry:?}"))
+            })?;
+            frames_end = frames_end.max(self.frame_range(&entry).end);
+        }
+        if frames_end == self.frames.len() {
+            Ok(())
+        } else {
+            Err(Damage::mismatch(
+                "length of all frames",
+                self.frames.len(),
+                frames_end,
+            ))
+        }
+    }
+
+    fn check_entry(&self, entry: &Entry, frames_end: usize) -> Result<(), &'static str> {
+        let known = usize::from(entry.relation) < self.relations.len();
+        if !known && entry.relation != NO_RELATION {
+            return Err("names a relation that is not in the block's set");
+        }
+        let (start, length) = (index(entry.offset), index(entry.length));
+        if is_aux(entry) {
+            return if start + length <= self.aux.len() {
+                Ok(())
+            } else {
+                Err("ends behind the aux section")
+            };
+        }
+        if start != frames_end {
+            return Err("does not begin where the frame before it ends");
+        }
+        let frame = self.frames.get(start..start + length);
+        let head = frame.ok_or("ends behind the frames section")?;
+        match head.first_chunk::<FRAME_HEAD_LEN>() {
+            Some([b'd', l0, l1, l2, l3, b'w', ..])
+                if index(u32::from_be_bytes([*l0, *l1, *l2, *l3])) + 1 == length =>
+            {
+                Ok(())
+            }
+            _ => Err("is no CopyData frame of its length"),
+        }
+    }
+}
+
+/// Iterates the entries of a [`Block`].
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    rest: std::slice::Iter<'a, [u8; ENTRY_LEN]>,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.rest.next().map(Entry::decode)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rest.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Entries<'_> {}
+
+impl DoubleEndedIterator for Entries<'_> {
+    fn next_back(&mut self) -> Option<Entry> {
+        self.rest.next_back().map(Entry::decode)
+    }
+}
+
+/// Of kinds that this build does not know, too: the number alone tells the section.
+const fn is_aux(entry: &Entry) -> bool {
+    entry.kind_id >= FIRST_AUX
+}
+
+fn decode_relations(stored: &[u8]) -> Box<[Oid]> {
+    let (oids, _) = stored.as_chunks();
+    oids.iter()
+        .map(|oid| Oid(u32::from_le_bytes(*oid)))
+        .collect()
+}

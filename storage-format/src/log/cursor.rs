@@ -1,0 +1,336 @@
+//! One reader's way through the log.
+
+use std::sync::Arc;
+
+use pg_proto::{Lsn, Oid};
+
+use super::catalogs::apply_block;
+use super::segment::Segment;
+use super::{Log, ReadError, SeekError};
+use crate::block::{Block, BlockFlags, BlockHeader, BlockKind, DecodedHeader};
+use crate::catalog::Catalog;
+use crate::error::{Damage, FormatError};
+use crate::segment::{SEGMENT_HEADER_LEN, SegmentState};
+
+/// Most blocks that [`Cursor::next_with`] skips between two looks at the watermark.
+const RUN: usize = 4096;
+
+/// A reader's place in a log. Made by [`Log::cursor_at`] and [`Log::cursor_at_time`].
+///
+/// After an error it stands where it was, and may be asked again.
+#[derive(Debug)]
+pub struct Cursor {
+    pub(super) log: Arc<Log>,
+    pub(super) place: Place,
+    pub(super) start: Lsn,
+    pub(super) position: Lsn,
+    /// In force at the start of the block last returned, or at `place`.
+    pub(super) catalog: Arc<Catalog>,
+    /// In force behind it.
+    pub(super) following: Arc<Catalog>,
+    /// Whether the last block ended inside a transaction.
+    pub(super) inside: bool,
+    pub(super) epoch: u64,
+    pub(super) relations: Vec<Oid>,
+}
+
+/// The next block.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) segment: Arc<Segment>,
+    pub(super) offset: u64,
+    /// Checksum of the header before, if it was read.
+    pub(super) chain: Option<u32>,
+}
+
+/// What [`Cursor::step_with`] came to.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A block that was wanted.
+    Block(Arc<Block>),
+    /// The given number of blocks, none of which was wanted.
+    Skipped,
+    /// The head: there is nothing more yet.
+    Head,
+}
+
+/// What a block's header says, as far as going on needs it.
+struct Met {
+    header: BlockHeader,
+    crc: u32,
+    length: u64,
+    wanted: bool,
+}
+
+impl Cursor {
+    /// The next block of records; `None` at the head. What has no records (progress, segment ends) is passed over
+    /// and moves [`Self::position`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it ends for now only, and an iterator over errors would hide that"
+    )]
+    pub fn next(&mut self) -> Result<Option<Arc<Block>>, ReadError> {
+        self.next_with(&|_, _| true)
+    }
+
+    /// The next block for which `wanted` is true of its header and relation set; `None` at the head. The others are
+    /// skipped without looking at their bodies, but for those that change the catalog.
+    ///
+    /// To keep BEGIN and COMMIT of a transaction that spans blocks, want its first block (`OPEN_END` without
+    /// `CONTINUES`) and its last (`CONTINUES` without `OPEN_END`) in any case.
+    pub fn next_with(
+        &mut self,
+        wanted: &dyn Fn(&BlockHeader, &[Oid]) -> bool,
+    ) -> Result<Option<Arc<Block>>, ReadError> {
+        loop {
+            match self.step_with(wanted, RUN)? {
+                Step::Block(block) => return Ok(Some(block)),
+                Step::Head => return Ok(None),
+                Step::Skipped => {}
+            }
+        }
+    }
+
+    /// As [`Self::next_with`], and returns after `blocks_max` skipped blocks at the latest, so that a caller can
+    /// let others have their turn.
+    pub fn step_with(
+        &mut self,
+        wanted: &dyn Fn(&BlockHeader, &[Oid]) -> bool,
+        blocks_max: usize,
+    ) -> Result<Step, ReadError> {
+        if !self.follow_epoch()? {
+            return Ok(Step::Head);
+        }
+        let mut limit = self.log.limit(&self.place.segment);
+        for _ in 0..blocks_max.max(1) {
+            self.catalog = Arc::clone(&self.following);
+            if self.place.offset >= limit {
+                return Ok(Step::Head);
+            }
+            let met = self.meet(limit, wanted)?;
+            match met.header.kind {
+                BlockKind::SegmentEnd | BlockKind::Footer => {
+                    if !self.cross(met.header.end_lsn)? {
+                        return Ok(Step::Head);
+                    }
+                    limit = self.log.limit(&self.place.segment);
+                }
+                BlockKind::Gap => return Err(self.gap(met.header.end_lsn)),
+                BlockKind::Snapshot => self.pass(&met, false),
+                BlockKind::Progress => self.pass(&met, true),
+                BlockKind::Data => {
+                    if let Some(block) = self.take(&met, limit)? {
+                        return Ok(Step::Block(block));
+                    }
+                }
+            }
+        }
+        Ok(Step::Skipped)
+    }
+
+    /// The position that was asked for. A transaction is to be sent if its commit LSN is at or behind it; a logical
+    /// message that stands alone, which names the end of its own record, only if that is behind it.
+    #[must_use]
+    pub const fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// The log's position behind all that was returned or skipped: every transaction with a commit LSN below it is
+    /// among that, or was not asked for. Inside a transaction that spans blocks, the position before it.
+    #[must_use]
+    pub fn position(&self) -> Lsn {
+        self.position.max(self.start)
+    }
+
+    /// Whether the block last returned or skipped ends inside a transaction.
+    #[must_use]
+    pub const fn inside_transaction(&self) -> bool {
+        self.inside
+    }
+
+    /// The catalog in force at the start of the block last returned; after `None`, at the head. Apply the block's own
+    /// records to it with [`Catalog::apply`] while walking them.
+    #[must_use]
+    pub const fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The log.
+    #[must_use]
+    pub const fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Looks at the header of the next block.
+    fn meet(
+        &mut self,
+        limit: u64,
+        wanted: &dyn Fn(&BlockHeader, &[Oid]) -> bool,
+    ) -> Result<Met, FormatError> {
+        let (place, relations) = (&self.place, &mut self.relations);
+        place.segment.with_header(place.offset, limit, |decoded| {
+            place.check_chain(decoded)?;
+            let data = decoded.header.kind == BlockKind::Data;
+            if data {
+                read_relations(decoded, relations);
+            }
+            Ok(Met {
+                header: decoded.header,
+                crc: decoded.crc,
+                length: decoded.block_len(),
+                wanted: data && wanted(&decoded.header, relations),
+            })
+        })?
+    }
+
+    /// Goes over a data block, and returns it if it is wanted.
+    fn take(&mut self, met: &Met, limit: u64) -> Result<Option<Arc<Block>>, ReadError> {
+        let (segment, offset) = (&self.place.segment, self.place.offset);
+        let changes_catalog = met.header.flags.contains(BlockFlags::HAS_CATALOG);
+        let block = match met.wanted {
+            true => Some(segment.block(offset, limit)?),
+            false => None,
+        };
+        if changes_catalog {
+            self.following =
+                self.log
+                    .catalog_behind(segment, offset, limit, &self.catalog, block.as_deref())?;
+        }
+        self.pass(met, true);
+        Ok(block)
+    }
+
+    fn pass(&mut self, met: &Met, moves: bool) {
+        self.place.offset += met.length;
+        self.place.chain = Some(met.crc);
+        self.inside = met.header.flags.contains(BlockFlags::OPEN_END);
+        if moves {
+            self.position = met.header.end_lsn;
+        }
+    }
+
+    /// Goes on to the segment behind this one; false if it is not there yet.
+    fn cross(&mut self, end_lsn: Lsn) -> Result<bool, ReadError> {
+        let current = self.place.segment.name;
+        let next = current.next(end_lsn);
+        if let Some(segment) = self.log.segment(next, SegmentState::Active)? {
+            self.place = Place::first(segment);
+            self.position = self.position.max(end_lsn);
+            return Ok(true);
+        }
+        if self.log.head().sequence <= current.sequence {
+            return Ok(false);
+        }
+        let kept = self.log.kept()?;
+        Err(ReadError::NotKept {
+            asked: end_lsn,
+            oldest: kept.oldest,
+            newest: kept.newest,
+        })
+    }
+
+    fn gap(&self, to: Lsn) -> ReadError {
+        let from = self.position;
+        ReadError::Gap { from, to }
+    }
+
+    /// A decoder that was started anew may have lost what was written and not durable, and will write it again,
+    /// perhaps in other blocks. So the place is looked up again by position. False if the log has not come that
+    /// far again.
+    fn follow_epoch(&mut self) -> Result<bool, ReadError> {
+        if !self.log.may_go_back() {
+            return Ok(true);
+        }
+        let head = self.log.head();
+        if head.epoch == self.epoch || self.inside {
+            return Ok(true);
+        }
+        if head.lsn < self.position {
+            return Ok(false);
+        }
+        match self.log.cursor_at(self.position()) {
+            Ok(again) => {
+                *self = again;
+                Ok(true)
+            }
+            Err(SeekError::Ahead { .. }) => Ok(false),
+            Err(SeekError::NotKept {
+                asked,
+                oldest,
+                newest,
+            }) => Err(ReadError::NotKept {
+                asked,
+                oldest,
+                newest,
+            }),
+            Err(SeekError::Read(error)) => Err(error),
+        }
+    }
+}
+
+impl Place {
+    /// The first block of a segment.
+    pub(super) fn first(segment: Arc<Segment>) -> Self {
+        Self {
+            offset: SEGMENT_HEADER_LEN as u64,
+            chain: Some(segment.header_crc),
+            segment,
+        }
+    }
+
+    fn check_chain(&self, decoded: &DecodedHeader<'_>) -> Result<(), FormatError> {
+        let found = decoded.header.chain;
+        match self.chain {
+            Some(expected) if expected != found => Err(self.segment.damage(
+                Damage::mismatch(
+                    "chain (checksum of the header before)",
+                    format!("{expected:08x}"),
+                    format!("{found:08x}"),
+                ),
+                self.offset,
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn read_relations(decoded: &DecodedHeader<'_>, into: &mut Vec<Oid>) {
+    into.clear();
+    let (oids, _) = decoded.relations.as_chunks();
+    into.extend(oids.iter().map(|oid| Oid(u32::from_le_bytes(*oid))));
+}
+
+impl Log {
+    /// The catalog behind the block at `offset`, of which `before` is the one in force before it. `block` saves
+    /// reading it again.
+    pub(super) fn catalog_behind(
+        &self,
+        segment: &Segment,
+        offset: u64,
+        limit: u64,
+        before: &Arc<Catalog>,
+        block: Option<&Block>,
+    ) -> Result<Arc<Catalog>, ReadError> {
+        let key = segment.key(offset);
+        if let Some(known) = self.catalogs.get(key) {
+            // The same content as before keeps the same version.
+            return Ok(if known == *before {
+                Arc::clone(before)
+            } else {
+                known
+            });
+        }
+        let mut catalog = Arc::clone(before);
+        match block {
+            Some(block) => apply_block(&mut catalog, block, segment, offset)?,
+            None => {
+                let block = segment.block(offset, limit)?;
+                apply_block(&mut catalog, &block, segment, offset)?;
+            }
+        }
+        if Arc::ptr_eq(&catalog, before) {
+            return Ok(catalog);
+        }
+        Ok(self.catalogs.put(key, catalog))
+    }
+}

@@ -1,0 +1,226 @@
+//! A log, opened for reading.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use pg_proto::PgTimestamp;
+
+use super::catalogs::Catalogs;
+use super::segment::Segment;
+use super::{Head, Kept, ReadError, ReadOptions, Serve};
+use crate::cache::BlockCache;
+use crate::fs::RealFs;
+use crate::identity::Identity;
+use crate::segment::{SegmentInfo, SegmentName, SegmentState, list_segments};
+use crate::watermark::{LogPoint, WatermarkReader, WatermarkState};
+
+/// A log directory, opened for reading: one per process, shared by all its cursors.
+#[derive(Debug)]
+pub struct Log {
+    pub(super) directory: PathBuf,
+    pub(super) catalogs: Catalogs,
+    /// Highest commit times of sealed segments, as far as somebody looked for a time.
+    pub(super) times: Mutex<HashMap<SegmentName, PgTimestamp>>,
+    options: ReadOptions,
+    identity: Identity,
+    watermark: WatermarkReader,
+    /// What the watermark said when the log was opened.
+    first_state: WatermarkState,
+    cache: Arc<BlockCache>,
+    listing: Mutex<Arc<[SegmentInfo]>>,
+    open: Mutex<OpenSegments>,
+}
+
+/// Open files: shared while somebody reads them, and the newest active one in any case, for the sake of its index.
+#[derive(Debug, Default)]
+struct OpenSegments {
+    files: HashMap<(u64, bool), Weak<Segment>>,
+    newest_active: Option<Arc<Segment>>,
+}
+
+impl Log {
+    /// Opens the log in a directory. Of the segments only the newest is looked at, however many there are.
+    pub fn open(directory: &Path, options: ReadOptions) -> Result<Arc<Self>, ReadError> {
+        let watermark = WatermarkReader::open(directory)?;
+        let first_state = watermark.read()?;
+        let cache = Arc::new(BlockCache::new(options.cache_bytes));
+        let listing: Arc<[SegmentInfo]> = list_segments(&RealFs, directory)?.into();
+        let newest = newest_identity(directory, &listing, &cache)?;
+        let identity = newest.ok_or_else(|| ReadError::Empty {
+            path: SegmentName::folder(directory),
+        })?;
+        Ok(Arc::new(Self {
+            directory: directory.to_owned(),
+            catalogs: Catalogs::default(),
+            times: Mutex::default(),
+            options,
+            identity,
+            watermark,
+            first_state,
+            cache,
+            listing: Mutex::new(listing),
+            open: Mutex::default(),
+        }))
+    }
+
+    /// Whose log it is: as the newest segment said when the log was opened.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The end of what readers see now. Cheap: a few loads from shared memory.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        let state = self.state();
+        let point = self.served(&state);
+        Head {
+            lsn: point.lsn,
+            epoch: state.epoch,
+            sequence: point.sequence,
+            offset: point.offset,
+            heartbeat: self.watermark.heartbeat(),
+        }
+    }
+
+    /// Everything that the decoder has published.
+    #[must_use]
+    pub fn state(&self) -> WatermarkState {
+        // The file was readable when the log was opened, and a publication never becomes unreadable.
+        self.watermark.read().unwrap_or(self.first_state)
+    }
+
+    /// The positions that a cursor can start at. Lists the directory.
+    pub fn kept(&self) -> Result<Kept, ReadError> {
+        let listing = self.refresh()?;
+        let newest = self.head().lsn;
+        let oldest = listing
+            .first()
+            .map_or(newest, |segment| segment.name.first_lsn);
+        Ok(Kept { oldest, newest })
+    }
+
+    /// Bytes that the cache of decoded blocks keeps alive.
+    #[must_use]
+    pub fn cached_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    /// The segments there were when somebody last looked, which was after the head's one began.
+    pub(super) fn listing(&self) -> Result<Arc<[SegmentInfo]>, ReadError> {
+        let listing = Arc::clone(&self.listing.lock());
+        let newest = listing.last().map(|segment| segment.name.sequence);
+        if newest >= Some(self.head().sequence) {
+            return Ok(listing);
+        }
+        self.refresh()
+    }
+
+    /// The segments there are now.
+    pub(super) fn refresh(&self) -> Result<Arc<[SegmentInfo]>, ReadError> {
+        let listing: Arc<[SegmentInfo]> = list_segments(&RealFs, &self.directory)?.into();
+        *self.listing.lock() = Arc::clone(&listing);
+        Ok(listing)
+    }
+
+    /// The offset in a segment's file that no reader goes past: unlimited if the file is complete.
+    pub(super) fn limit(&self, segment: &Segment) -> u64 {
+        let state = self.state();
+        let point = self.served(&state);
+        match segment.name.sequence.cmp(&point.sequence) {
+            std::cmp::Ordering::Less => u64::MAX,
+            _ if segment.sealed => u64::MAX,
+            std::cmp::Ordering::Equal => point.offset,
+            std::cmp::Ordering::Greater => 0,
+        }
+    }
+
+    /// Opens a segment's file, or shares it with those who have it open. `preferred` is tried first, then the other,
+    /// then the first again: sealing may replace the one by the other in between. `None` if there is neither.
+    pub(super) fn segment(
+        &self,
+        name: SegmentName,
+        preferred: SegmentState,
+    ) -> Result<Option<Arc<Segment>>, ReadError> {
+        let sealed = preferred == SegmentState::Sealed;
+        for sealed in [sealed, !sealed, sealed] {
+            if let Some(segment) = self.file(name, sealed)? {
+                return Ok(Some(segment));
+            }
+        }
+        Ok(None)
+    }
+
+    fn file(&self, name: SegmentName, sealed: bool) -> Result<Option<Arc<Segment>>, ReadError> {
+        let key = (name.sequence, sealed);
+        let shared = self.open.lock().files.get(&key).and_then(Weak::upgrade);
+        if let Some(segment) = shared.filter(|segment| segment.name == name) {
+            return Ok(Some(segment));
+        }
+        let cache = Arc::clone(&self.cache);
+        let opened = Segment::open(&self.directory, name, sealed, cache)?;
+        let Some(opened) = opened.map(Arc::new) else {
+            return Ok(None);
+        };
+        self.identity
+            .check_same_log(&opened.identity, opened.path())?;
+        Ok(Some(self.open.lock().share(opened)))
+    }
+
+    fn served<'a>(&self, state: &'a WatermarkState) -> &'a LogPoint {
+        match self.options.serve {
+            Serve::Durable => &state.durable,
+            Serve::Written => &state.written,
+        }
+    }
+
+    /// Whether what was seen can be gone after a restart of the decoder.
+    pub(super) fn may_go_back(&self) -> bool {
+        self.options.serve == Serve::Written
+    }
+}
+
+impl OpenSegments {
+    /// Another thread may have opened the same file meanwhile: then its one is used.
+    fn share(&mut self, opened: Arc<Segment>) -> Arc<Segment> {
+        let key = (opened.name.sequence, opened.sealed);
+        let other = self.files.get(&key).and_then(Weak::upgrade);
+        if let Some(other) = other.filter(|other| other.name == opened.name) {
+            return other;
+        }
+        self.files.retain(|_, segment| segment.strong_count() > 0);
+        self.files.insert(key, Arc::downgrade(&opened));
+        let newest = self
+            .newest_active
+            .as_ref()
+            .is_none_or(|known| known.name.sequence <= opened.name.sequence);
+        if newest && !opened.sealed {
+            self.newest_active = Some(Arc::clone(&opened));
+        }
+        opened
+    }
+}
+
+fn newest_identity(
+    directory: &Path,
+    listing: &[SegmentInfo],
+    cache: &Arc<BlockCache>,
+) -> Result<Option<Identity>, ReadError> {
+    for info in listing.iter().rev() {
+        for sealed in [info.state == SegmentState::Sealed, true] {
+            let cache = Arc::clone(cache);
+            if let Some(segment) = Segment::open(directory, info.name, sealed, cache)? {
+                return Ok(Some(segment.identity.clone()));
+            }
+        }
+    }
+    Ok(None)
+}
