@@ -61,6 +61,17 @@ impl FrameBuffer {
         })
     }
 
+    /// The length of the whole frames of type `tag` that are first in the buffer, one behind the other.
+    pub(crate) fn run_of(&self, tag: u8) -> Result<usize, FrameError> {
+        let mut rest = self.unused();
+        while rest.first() == Some(&tag)
+            && let Split::Whole { len, .. } = split_frame(rest, MAX_FRAME_BODY)?
+        {
+            rest = rest.get(len..).unwrap_or_default();
+        }
+        Ok(self.unused().len() - rest.len())
+    }
+
     /// Uses the first `len` bytes, which [`Self::first`] said to be a frame.
     pub(crate) fn take(&mut self, len: usize) -> Frame<'_> {
         let begin = self.start;
@@ -157,6 +168,23 @@ mod tests {
             assert_eq!((frame.tag, frame.body.len()), (b'd', size));
         }
         assert!(buffer.unused().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_run_ends_at_another_type_and_at_a_part() {
+        let mut stream = Vec::new();
+        for (tag, size) in [(b'd', 3), (b'd', 0), (b'N', 2), (b'd', 1)] {
+            put_frame(tag, &mut stream, |out| out.resize(out.len() + size, 7));
+        }
+        stream.pop();
+        let mut buffer = FrameBuffer::new(1024);
+        assert_eq!(buffer.run_of(b'd').unwrap(), 0);
+        buffer.fill(&mut &stream[..], 1).await.unwrap();
+        assert_eq!(buffer.run_of(b'd').unwrap(), 13);
+        buffer.take_owned(13);
+        assert_eq!(buffer.run_of(b'd').unwrap(), 0);
+        buffer.take_owned(7);
+        assert_eq!(buffer.run_of(b'd').unwrap(), 0);
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use pg_proto::replication::StatusUpdate;
 use pg_proto::wire::{ErrorFields, FrontendMessage};
 use tokio::io::{ReadHalf, WriteHalf};
@@ -128,28 +129,43 @@ impl CopyReceiver {
     /// nothing allocated. `None`: the server has ended the stream, in good order. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         while !self.ended {
-            let Self { buffer, reader, .. } = self;
-            match buffer.first()? {
-                Ok(len) if buffer.unused().first() == Some(&b'd') => {
+            match self.buffer.first()? {
+                Ok(len) if self.buffer.unused().first() == Some(&b'd') => {
                     return Ok(Some(self.buffer.take(len).body));
                 }
                 Ok(len) => self.take_other(len)?,
-                Err(need) => {
-                    let read = buffer.fill(reader, need).await;
-                    let read = read.map_err(|source| Error::Io {
-                        doing: RECEIVING,
-                        source,
-                    })?;
-                    if read == 0 {
-                        return Err(Error::Closed { doing: RECEIVING });
-                    }
-                }
+                Err(need) => self.fill(need).await?,
             }
         }
         Ok(None)
     }
 
-    /// The same as far as it is in the buffer: `None` if nothing more can be had without reading, or if the
+    /// All whole CopyData that are there already, at least one, as they travel: `'d'`, length, content, one behind the
+    /// other. For whoever passes them on to another thread. `None` and cancellation as in [`Self::next`].
+    pub async fn next_batch(&mut self) -> Result<Option<Bytes>, Error> {
+        while !self.ended {
+            let run = self.buffer.run_of(b'd')?;
+            if run > 0 {
+                return Ok(Some(self.buffer.take_owned(run)));
+            }
+            match self.buffer.first()? {
+                Ok(len) => self.take_other(len)?,
+                Err(need) => self.fill(need).await?,
+            }
+        }
+        Ok(None)
+    }
+
+    async fn fill(&mut self, need: usize) -> Result<(), Error> {
+        let doing = RECEIVING;
+        match self.buffer.fill(&mut self.reader, need).await {
+            Ok(0) => Err(Error::Closed { doing }),
+            Ok(_) => Ok(()),
+            Err(source) => Err(Error::Io { doing, source }),
+        }
+    }
+
+    /// [`Self::next`] as far as it is in the buffer: `None` if nothing more can be had without reading, or if the
     /// stream has ended.
     pub fn next_buffered(&mut self) -> Result<Option<&[u8]>, Error> {
         while !self.ended {
