@@ -9,6 +9,7 @@ use pg_proto::Lsn;
 use crate::block::{BuildError, HeaderError};
 use crate::catalog::CatalogError;
 use crate::segment::SegmentHeaderError;
+use crate::watermark::WatermarkError;
 
 /// An error of the log's files. Those that concern a file name it.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +116,19 @@ pub enum FormatError {
     /// A record of the catalog can't be understood.
     #[error("a catalog record can't be applied")]
     Catalog(#[from] CatalogError),
+    /// The watermark can't be opened.
+    #[error("the watermark can't be used")]
+    Watermark(#[from] WatermarkError),
+    /// The log ends before a position that was durable.
+    #[error("the log in {} ends at {end_lsn}, but was durable up to {durable_lsn}: segments were lost. Restore them, or move the log directory away and start again", path.display())]
+    Lost {
+        /// The log directory.
+        path: PathBuf,
+        /// Where it ends.
+        end_lsn: Lsn,
+        /// What its watermark says.
+        durable_lsn: Lsn,
+    },
     /// A name or parameter that can't be stored.
     #[error("{what} can't be stored: {problem}")]
     Unstorable {

@@ -31,7 +31,9 @@ pub mod record;
 pub mod segment;
 mod version;
 pub mod watermark;
+pub mod write;
 
 pub use error::{Damage, FormatError};
 pub use identity::{Identity, NAME_LEN_MAX};
 pub use version::FORMAT_VERSION;
+pub use write::{LogWriter, Recovery, WriterOptions};

@@ -239,8 +239,7 @@ impl BlockBuilder {
         self.not_behind(lsn)?;
         self.require_room(FRAME_HEAD_LEN + payload.len())?;
         self.push_frame(RecordKind::Message, NO_RELATION, start, send_time, payload);
-        self.tally.flags |= BlockFlags::HAS_MESSAGES;
-        self.tally.events += 1;
+        self.note_kind(RecordKind::Message);
         self.note_transaction(lsn, send_time);
         self.tally.end_lsn = Some(lsn);
         Ok(())
@@ -291,7 +290,7 @@ impl BlockBuilder {
         };
         self.aux.extend_from_slice(payload);
         self.entries.extend_from_slice(&entry.encode());
-        self.tally.flags |= BlockFlags::HAS_CATALOG;
+        self.note_kind(kind);
         Ok(())
     }
 
@@ -306,7 +305,7 @@ impl BlockBuilder {
         }
         self.require_room(FRAME_HEAD_LEN + payload.len())?;
         self.push_frame(kind, NO_RELATION, Lsn::INVALID, PgTimestamp(0), payload);
-        self.tally.flags |= BlockFlags::HAS_CATALOG;
+        self.note_kind(kind);
         Ok(())
     }
 
@@ -372,22 +371,26 @@ impl BlockBuilder {
     }
 
     fn note_record(&mut self, kind: RecordKind) {
-        self.tally.flags |= match kind {
-            RecordKind::Relation | RecordKind::Type => BlockFlags::HAS_CATALOG,
-            RecordKind::Message => BlockFlags::HAS_MESSAGES,
-            RecordKind::Truncate => BlockFlags::HAS_TRUNCATE,
-            RecordKind::Origin => BlockFlags::HAS_ORIGIN,
-            _ => BlockFlags::NONE,
-        };
-        if kind.is_event() {
-            self.tally.events += 1;
-            if let Some(open) = &mut self.open {
-                open.next_ordinal += 1;
-            }
+        self.note_kind(kind);
+        if kind.is_event()
+            && let Some(open) = &mut self.open
+        {
+            open.next_ordinal += 1;
         }
     }
 
-    fn note_transaction(&mut self, commit_lsn: Lsn, commit_time: PgTimestamp) {
+    pub(super) fn note_kind(&mut self, kind: RecordKind) {
+        self.tally.flags |= match kind {
+            RecordKind::Message => BlockFlags::HAS_MESSAGES,
+            RecordKind::Truncate => BlockFlags::HAS_TRUNCATE,
+            RecordKind::Origin => BlockFlags::HAS_ORIGIN,
+            kind if kind.is_catalog() => BlockFlags::HAS_CATALOG,
+            _ => BlockFlags::NONE,
+        };
+        self.tally.events += u32::from(kind.is_event());
+    }
+
+    pub(super) fn note_transaction(&mut self, commit_lsn: Lsn, commit_time: PgTimestamp) {
         self.tally.last = Some((commit_lsn, commit_time));
         if self.tally.first.is_none() {
             self.tally.first = self.tally.last;

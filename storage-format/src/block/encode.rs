@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use pg_proto::{Lsn, PgTimestamp};
 
 use super::builder::{Boundary, Tally};
-use super::{BlockBuilder, BlockFlags, BlockHeader, BlockKind, Codec};
+use super::{BlockBuilder, BlockFlags, BlockHeader, BlockKind, Codec, ENTRY_LEN, Sections};
 use crate::checksum::crc32;
 use crate::codec::stored_u32;
 
@@ -28,8 +28,8 @@ impl BlockBuilder {
             return false;
         }
         rest.start(None);
-        rest.take_behind(self, self.boundary);
         rest.open = self.open;
+        rest.copy_behind(self, self.boundary);
         self.entries.truncate(self.boundary.entries);
         self.frames.truncate(self.boundary.frames);
         self.aux.truncate(self.boundary.aux);
@@ -38,8 +38,24 @@ impl BlockBuilder {
         true
     }
 
-    fn take_behind(&mut self, from: &Self, boundary: Boundary) {
-        let _ = (from, boundary);
+    /// Copies what lies behind `boundary`: one transaction from its BEGIN on.
+    fn copy_behind(&mut self, from: &Self, boundary: Boundary) {
+        let relations = from.relations.as_slice();
+        let first = boundary.entries / ENTRY_LEN;
+        let records = Sections::of_parts(from.sections()).records();
+        for record in records.skip(first).flatten() {
+            self.copy_record(&record, relations);
+            if let Some(kind) = record.entry.kind() {
+                self.note_kind(kind);
+            }
+        }
+        if self.tally.flags.contains(BlockFlags::HAS_TRUNCATE) {
+            // Which relations it truncates is in its message only; too many in the set do no harm.
+            self.relations.add_all(relations.iter().copied());
+        }
+        if let Some(open) = self.open {
+            self.note_transaction(open.commit_lsn, open.commit_time);
+        }
     }
 
     /// The header of a raw block with this content.
@@ -60,7 +76,7 @@ impl BlockBuilder {
             flags,
             relation_count: stored_u32(self.relations.as_slice().len()),
             stored_len: stored_u32(self.raw_len()),
-            entry_count: stored_u32(self.entries.len() / super::ENTRY_LEN),
+            entry_count: stored_u32(self.entries.len() / ENTRY_LEN),
             event_count: self.tally.events,
             transaction_count: self.tally.transactions,
             frames_len: stored_u32(self.frames.len()),
@@ -76,6 +92,11 @@ impl BlockBuilder {
             body_crc: crc32(&self.sections()),
             ..BlockHeader::empty(kind)
         }
+    }
+
+    /// Relations in the set.
+    pub(crate) fn relation_count(&self) -> usize {
+        self.relations.as_slice().len()
     }
 
     /// The body: entries, frames, aux.

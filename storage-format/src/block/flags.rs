@@ -46,6 +46,11 @@ impl BlockFlags {
         self.0 & flags.0 == flags.0
     }
 
+    /// These as far as they are in `flags`.
+    pub(super) const fn only_if_in(self, flags: Self) -> Self {
+        Self(self.0 & flags.0)
+    }
+
     /// These with `flags` taken away.
     #[must_use]
     pub const fn without(self, flags: Self) -> Self {

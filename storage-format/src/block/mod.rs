@@ -1,5 +1,6 @@
 //! Blocks: the unit of checksum, compression, skipping and reading. See "Block" in `FORMAT.md`.
 
+mod body;
 mod builder;
 mod decompress;
 mod encode;
@@ -7,10 +8,13 @@ mod entry;
 mod flags;
 mod header;
 mod kind;
+mod merge;
 mod relations;
 mod view;
 
+pub(crate) use body::{Record, Sections, raw_body};
 pub use builder::{BlockBuilder, BuildError, OpenTransaction};
+pub(crate) use encode::Placement;
 pub use entry::{ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};
 pub use flags::BlockFlags;
 pub use header::{

@@ -4,8 +4,11 @@ mod footer;
 mod header;
 mod list;
 mod name;
+mod window;
 
+pub(crate) use footer::FOOTER_LEN;
 pub use footer::{FOOTER_TRAILER_LEN, Footer};
 pub use header::{SEGMENT_HEADER_LEN, SegmentHeader, SegmentHeaderError};
 pub use list::{SegmentInfo, SegmentState, delete_segment, list_segments};
 pub use name::{SegmentExtension, SegmentName};
+pub(crate) use window::{FileWindow, FoundBlock};

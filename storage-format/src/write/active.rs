@@ -1,0 +1,91 @@
+//! The file that is being appended to.
+
+use std::io::IoSlice;
+use std::path::PathBuf;
+
+use crate::block::{BLOCK_HEADER_LEN, BlockHeader, BlockKind};
+use crate::error::FormatError;
+use crate::fs::{FsFile, write_all_at};
+use crate::segment::SegmentName;
+
+/// A file grows by at least this much when a transaction outgrows it.
+const GROW_LEN_MAX: u64 = 16 << 20;
+
+/// An offset between two blocks, and what the next block's header needs to know of what is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tip {
+    pub(super) offset: u64,
+    pub(super) chain: u32,
+}
+
+/// A segment file with its end. Nothing here decides what a failure means.
+#[derive(Debug)]
+pub(super) struct ActiveFile {
+    pub(super) file: Box<dyn FsFile>,
+    pub(super) path: PathBuf,
+    pub(super) name: SegmentName,
+    pub(super) tip: Tip,
+    /// Bytes that the file has room for.
+    pub(super) allocated: u64,
+    /// Durable up to here; a rewind never goes below.
+    pub(super) synced_offset: u64,
+}
+
+impl ActiveFile {
+    /// Makes room for `length` bytes at the end, and for the segment-end block behind them, so that ending the
+    /// segment never needs space.
+    pub(super) fn reserve(&mut self, length: u64) -> Result<(), FormatError> {
+        let need = self.tip.offset + length + BLOCK_HEADER_LEN as u64;
+        if need <= self.allocated {
+            return Ok(());
+        }
+        let generous = need + (need / 4).min(GROW_LEN_MAX);
+        self.grow(generous).or_else(|_| self.grow(need))
+    }
+
+    fn grow(&mut self, end: u64) -> Result<(), FormatError> {
+        self.file
+            .allocate(self.allocated, end - self.allocated)
+            .map_err(FormatError::io("grow", &self.path))?;
+        self.allocated = end;
+        Ok(())
+    }
+
+    /// Writes a block that was encoded into `pieces` (prefix first); its header's checksum is `crc`.
+    pub(super) fn write_block(
+        &mut self,
+        pieces: &mut [IoSlice<'_>],
+        crc: u32,
+    ) -> Result<(), FormatError> {
+        let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        write_all_at(&*self.file, pieces, self.tip.offset)
+            .map_err(FormatError::io("write", &self.path))?;
+        self.tip = Tip {
+            offset: self.tip.offset + length,
+            chain: crc,
+        };
+        Ok(())
+    }
+
+    /// Writes a block that has no body.
+    pub(super) fn write_mark(&mut self, header: &BlockHeader) -> Result<(), FormatError> {
+        debug_assert!(matches!(
+            header.kind,
+            BlockKind::Progress | BlockKind::SegmentEnd
+        ));
+        let mut bytes = Vec::with_capacity(BLOCK_HEADER_LEN);
+        let header = BlockHeader {
+            chain: self.tip.chain,
+            synced_offset: self.synced_offset,
+            ..*header
+        };
+        let crc = header.encode(&[], &mut bytes);
+        self.write_block(&mut [IoSlice::new(&bytes)], crc)
+    }
+
+    pub(super) fn sync(&self) -> Result<(), FormatError> {
+        self.file
+            .sync_data()
+            .map_err(FormatError::io("fsync", &self.path))
+    }
+}

@@ -1,0 +1,243 @@
+//! Opening a log directory for writing: lock, recovery, the first block to come.
+
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+
+use pg_proto::Lsn;
+
+use super::active::{ActiveFile, Tip};
+use super::create::SegmentFolder;
+use super::history::check_history;
+use super::leftovers::remove_leftovers;
+use super::log_writer::LogWriter;
+use super::options::{Cut, Recovery, WriterOptions};
+use super::recover::{ScannedSegment, scan_segment};
+use super::state::LogState;
+use crate::block::{BLOCK_HEADER_LEN, BlockBuilder};
+use crate::catalog::Catalog;
+use crate::error::FormatError;
+use crate::fs::{Fs, FsFile, write_all_at};
+use crate::identity::Identity;
+use crate::segment::{SegmentHeader, SegmentInfo, SegmentName, SegmentState, list_segments};
+use crate::watermark::{LogPoint, WatermarkPublisher, WatermarkState};
+
+/// Name of the lock file in the log directory.
+const LOCK_FILE: &str = "LOCK";
+/// The first segment's sequence number.
+const FIRST_SEQUENCE: u64 = 1;
+
+impl LogWriter {
+    /// Opens the log in `directory` for writing, or makes it. `identity` says whose log it must be; its epoch is
+    /// ignored, the writer takes the next one.
+    ///
+    /// A torn tail of the last segment and an incomplete transaction there are cut off and reported. Damage
+    /// anywhere else, a log of another source, or one that another process has open is an error, and nothing
+    /// is changed then.
+    pub fn open(
+        directory: &Path,
+        options: WriterOptions,
+        identity: Identity,
+        fs: Arc<dyn Fs>,
+    ) -> Result<(Self, Recovery), FormatError> {
+        let options = WriterOptions {
+            segment_bytes: options.segment_bytes.max(WriterOptions::MIN_SEGMENT_BYTES),
+            ..options
+        };
+        let lock = prepare_directory(&*fs, directory)?;
+        let watermark = WatermarkPublisher::open(directory)?;
+        let mut opening = Opening {
+            directory,
+            options,
+            identity,
+            fs: &*fs,
+            last: watermark.last(),
+            cut: None,
+        };
+        let segments = opening.segments()?;
+        let (active, state) = opening.last_segment(&segments)?;
+        let Opening { identity, cut, .. } = opening;
+        let recovery = Recovery {
+            end_lsn: state.end_lsn,
+            last_commit_lsn: state.last_commit_lsn,
+            catalog: Arc::clone(&state.catalog),
+            writer_epoch: identity.writer_epoch,
+            created: segments.is_empty(),
+            cut,
+            unsealed: unsealed(&segments, active.name),
+        };
+        let mut writer = Self {
+            directory: directory.to_owned(),
+            fs,
+            options,
+            identity,
+            complete: active.tip,
+            active,
+            state,
+            open: None,
+            durable: LogPoint::default(),
+            watermark,
+            finished: Vec::new(),
+            poisoned: None,
+            prefix: Vec::new(),
+            rest: BlockBuilder::new(),
+            _lock: lock,
+        };
+        writer.made_durable();
+        Ok((writer, recovery))
+    }
+}
+
+fn prepare_directory(fs: &dyn Fs, directory: &Path) -> Result<Box<dyn FsFile>, FormatError> {
+    let folder = SegmentName::folder(directory);
+    fs.create_dir_all(&folder)
+        .map_err(FormatError::io("create", &folder))?;
+    fs.sync_dir(directory)
+        .map_err(FormatError::io("fsync", directory))?;
+    let path = directory.join(LOCK_FILE);
+    fs.lock(&path)
+        .map_err(FormatError::io("lock", &path))?
+        .ok_or(FormatError::Locked { path })
+}
+
+/// Finished segments that are not sealed.
+fn unsealed(segments: &[SegmentInfo], active: SegmentName) -> Vec<SegmentName> {
+    segments
+        .iter()
+        .filter(|segment| segment.state == SegmentState::Active && segment.name != active)
+        .map(|segment| segment.name)
+        .collect()
+}
+
+struct Opening<'a> {
+    directory: &'a Path,
+    options: WriterOptions,
+    identity: Identity,
+    fs: &'a dyn Fs,
+    /// What a former writer published last.
+    last: Option<WatermarkState>,
+    cut: Option<Cut>,
+}
+
+impl Opening<'_> {
+    fn segments(&self) -> Result<Vec<SegmentInfo>, FormatError> {
+        let segments = list_segments(self.fs, self.directory)?;
+        check_history(self.fs, &segments, &self.identity)?;
+        remove_leftovers(self.fs, self.directory)?;
+        Ok(segments)
+    }
+
+    /// The file to append to, and the log's state at its end.
+    fn last_segment(
+        &mut self,
+        segments: &[SegmentInfo],
+    ) -> Result<(ActiveFile, LogState), FormatError> {
+        let Some(last) = segments.last() else {
+            return self.first_segment();
+        };
+        let file = self
+            .fs
+            .open(&last.path)
+            .map_err(FormatError::io("open", &last.path))?;
+        let durable_offset = self
+            .last
+            .filter(|state| state.durable.sequence == last.name.sequence)
+            .map_or(0, |state| state.durable.offset);
+        let active = last.state == SegmentState::Active;
+        let scanned = scan_segment(&*file, last, if active { durable_offset } else { 0 })?;
+        self.identity
+            .check_same_log(&scanned.header.identity, &last.path)?;
+        self.check_not_lost(scanned.state.end_lsn)?;
+        self.next_epoch(scanned.header.identity.writer_epoch);
+        if active {
+            self.settle(&*file, last, &scanned)?;
+        }
+        if scanned.ended {
+            let name = last.name.next(scanned.state.end_lsn);
+            return self.new_segment(name, scanned.state);
+        }
+        let active = ActiveFile {
+            file,
+            path: last.path.clone(),
+            name: last.name,
+            tip: scanned.complete,
+            allocated: scanned.file_len,
+            synced_offset: scanned.complete.offset,
+        };
+        Ok((active, scanned.state))
+    }
+
+    fn first_segment(&mut self) -> Result<(ActiveFile, LogState), FormatError> {
+        self.check_not_lost(Lsn::INVALID)?;
+        self.next_epoch(0);
+        let name = SegmentName {
+            sequence: FIRST_SEQUENCE,
+            first_lsn: self.options.start_lsn,
+        };
+        let catalog = Arc::new(Catalog::default());
+        let state = LogState::new(self.options.start_lsn, Lsn::INVALID, catalog);
+        self.new_segment(name, state)
+    }
+
+    fn new_segment(
+        &self,
+        name: SegmentName,
+        state: LogState,
+    ) -> Result<(ActiveFile, LogState), FormatError> {
+        let folder = SegmentFolder {
+            fs: self.fs,
+            log: self.directory,
+            segment_bytes: self.options.segment_bytes,
+        };
+        let header = SegmentHeader {
+            identity: self.identity.clone(),
+            name,
+            sealed: false,
+            last_commit_lsn: state.last_commit_lsn,
+        };
+        let mut active = folder.prepare(&header, &state.catalog)?;
+        folder.publish(&mut active)?;
+        Ok((active, state))
+    }
+
+    /// Makes durable what was found: after a crash of the process alone it may be in memory only. What is cut off
+    /// gets its first header zeroed, so that no reader without a watermark takes it for a part of the log.
+    fn settle(
+        &mut self,
+        file: &dyn FsFile,
+        segment: &SegmentInfo,
+        scanned: &ScannedSegment,
+    ) -> Result<(), FormatError> {
+        if let Some(reason) = &scanned.cut {
+            let Tip { offset, .. } = scanned.complete;
+            let left = scanned.file_len.saturating_sub(offset);
+            let length =
+                usize::try_from(left).map_or(BLOCK_HEADER_LEN, |left| left.min(BLOCK_HEADER_LEN));
+            write_all_at(file, &mut [IoSlice::new(&vec![0; length])], offset)
+                .map_err(FormatError::io("write", &segment.path))?;
+            self.cut = Some(Cut {
+                path: segment.path.clone(),
+                offset,
+                reason: reason.clone(),
+            });
+        }
+        file.sync_all()
+            .map_err(FormatError::io("fsync", &segment.path))
+    }
+
+    fn check_not_lost(&self, end_lsn: Lsn) -> Result<(), FormatError> {
+        match self.last {
+            Some(state) if state.durable.lsn > end_lsn => Err(FormatError::Lost {
+                path: self.directory.to_owned(),
+                end_lsn,
+                durable_lsn: state.durable.lsn,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn next_epoch(&mut self, in_header: u64) {
+        let published = self.last.map_or(0, |state| state.epoch);
+        self.identity.writer_epoch = in_header.max(published) + 1;
+    }
+}

@@ -1,0 +1,10 @@
+//! The writer against files: what it writes, what it finds again, and what it does when files fail.
+
+#[path = "main/faults.rs"]
+mod faults;
+#[path = "main/recovery.rs"]
+mod recovery;
+#[path = "main/support.rs"]
+mod support;
+#[path = "main/writing.rs"]
+mod writing;
