@@ -1,4 +1,21 @@
-//! Integration tests on real servers. One binary, so that it is linked once.
+//! Integration tests on real servers. One binary, so that it is linked once; one module per question.
 
-#[path = "main/harness.rs"]
-mod harness;
+#![expect(clippy::unwrap_used, reason = "a failing test panics")]
+
+mod main {
+    mod bad_input;
+    mod catalog;
+    mod crash;
+    mod harness;
+    mod idle;
+    mod large_transaction;
+    mod main_path;
+    mod native;
+    mod order;
+    mod publications;
+    mod recvlogical;
+    mod replay;
+    mod retention;
+    mod stage;
+    mod stopped_subscriber;
+}

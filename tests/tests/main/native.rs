@@ -1,0 +1,177 @@
+//! The publisher itself is the judge: a native slot and a fanout's slot, the same options, the same messages.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use pg_proto::pgoutput::{Change, Framing, Message, decode, tag};
+use pg_proto::{Lsn, Oid};
+use tests::scale::patience;
+use tests::subscriber::{StreamClient, Transaction};
+
+use super::stage::Stage;
+
+const TABLES: &str = "
+    create table plain (id int primary key, a text, b numeric(12,3), c timestamptz, d bytea, e float8);
+    create table whole (id int, v text, big text);
+    alter table whole replica identity full;
+    create table by_index (id int primary key, k1 int not null, k2 text not null);
+    create unique index by_index_key on by_index (k2, k1);
+    alter table by_index replica identity using index by_index_key;
+    create table toasted (id int primary key, big text, n int);
+    alter table toasted alter big set storage external;
+    create type mood as enum ('sad', 'ok');
+    create type pair as (x int, y text);
+    create domain positive as int check (value > 0);
+    create table typed (id positive primary key, m mood, p pair, ms mood[], j jsonb);
+    create schema \"Odd Schema\";
+    create table \"Odd Schema\".\"Tab \"\"le\" (\"Col umn\" int primary key);
+    create table parted (id int, region text, primary key (id, region)) partition by list (region);
+    create table parted_a partition of parted for values in ('a');
+    create table parted_b partition of parted for values in ('b');
+    create publication some for table plain, toasted with (publish = 'insert, delete')";
+
+const STEPS: &[&str] = &[
+    "insert into plain select g, 'row ' || g, g / 7.0, '2024-02-29 12:34:56.789+02', decode(md5(g::text), 'hex'), g / 3.0 from generate_series(1, 20) g",
+    "insert into plain values (100, null, 'NaN', 'infinity', '', 'NaN'), (101, E'tab\\t\\u00e9\\U0001f600', null, null, null, '-0')",
+    "update plain set a = a || '!' where id < 5",
+    "update plain set id = id + 1000 where id in (6, 7)",
+    "delete from plain where id in (1, 100)",
+    "insert into whole select g, 'v', repeat(md5(g::text), 100) from generate_series(1, 3) g",
+    "update whole set v = null where id = 1; delete from whole where id = 2",
+    "insert into by_index select g, g * 10, 'k' || g from generate_series(1, 3) g",
+    "update by_index set id = 9 where id = 1; update by_index set k2 = 'moved' where id = 2; delete from by_index where id = 3",
+    "insert into toasted select g, (select string_agg(md5((g * i)::text), '') from generate_series(1, 200) i), g from generate_series(1, 3) g",
+    "update toasted set n = n + 1",
+    "insert into typed values (1, 'ok', row(1, 'a, \"b\"'), '{sad,ok}', '{\"a\": [1, null]}'), (2, null, null, '{}', 'null')",
+    "insert into \"Odd Schema\".\"Tab \"\"le\" values (1), (2)",
+    "insert into parted values (1, 'a'), (2, 'b'); update parted set region = 'b' where id = 1",
+    "begin; savepoint a; insert into plain (id) values (200); rollback to a; insert into plain (id) values (201); commit",
+    "begin; insert into plain (id) values (202); rollback",
+    "truncate typed, whole; truncate parted",
+    "alter table plain add f int default 7",
+    "insert into plain (id, f) values (300, 1)",
+    "begin; insert into plain (id) values (301); alter table plain drop column b; insert into plain (id) values (302); commit",
+    "alter table plain rename a to renamed",
+    "update plain set renamed = 'after' where id = 302",
+    "begin; create table made (id int primary key); insert into made values (1); commit",
+    "alter table made rename to remade; insert into remade values (2)",
+    "select pg_logical_emit_message(true, 'transactional', 'x')",
+    "select pg_logical_emit_message(false, 'at once', 'y')",
+    "begin; select pg_logical_emit_message(false, 'escapes', 'z'); insert into plain (id) values (400); rollback",
+    "insert into plain (id, renamed) select g, repeat('wide', 50) from generate_series(10000, 14000) g",
+    "delete from plain where id >= 10000",
+    "select pg_replication_origin_create('elsewhere'), pg_replication_origin_session_setup('elsewhere')",
+    "begin; select pg_replication_origin_xact_setup('0/ABCDEF', '2024-01-01 00:00:00+00'); insert into plain (id) values (500); commit",
+    "select pg_replication_origin_session_reset()",
+    "insert into plain (id) values (501)",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fanout_sends_what_version_15_sends() {
+    compare(15).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fanout_sends_what_version_18_sends() {
+    compare(18).await;
+}
+
+async fn compare(major: u32) {
+    let settings = [("logical_decoding_work_mem", "64kB")];
+    let mut stage = Stage::with_settings(major, &settings, 1, TABLES).await;
+    let fanout = stage.decant.fanout(0).endpoint();
+    let source = stage.source.endpoint();
+    let slots = ["all", "messages", "some"];
+    for endpoint in [&source, &fanout] {
+        let mut session = tests::Session::connect_for_replication(endpoint)
+            .await
+            .unwrap();
+        for slot in slots {
+            let sql =
+                format!("CREATE_REPLICATION_SLOT s_{slot} LOGICAL pgoutput (SNAPSHOT 'nothing')");
+            session.run(&sql).await;
+        }
+    }
+    let mut session = stage.source.session().await;
+    for step in STEPS {
+        session.run(step).await;
+    }
+    let end = stage.settle().await;
+
+    for (slot, options) in [
+        ("s_all", "proto_version '1', publication_names 'everything'"),
+        (
+            "s_messages",
+            "proto_version '1', publication_names 'everything', messages 'true'",
+        ),
+        ("s_some", "proto_version '1', publication_names 'some'"),
+    ] {
+        let mut streams = Vec::new();
+        for endpoint in [&source, &fanout] {
+            let client = StreamClient::start(endpoint, slot, Lsn::INVALID, options).await;
+            let mut client = client.unwrap_or_else(|error| panic!("{slot}: {error}"));
+            let received = client.receive_until(end, patience()).await;
+            let mut known = HashMap::new();
+            let essence = received
+                .into_iter()
+                .filter_map(|one| essence(one, &mut known));
+            streams.push(essence.collect::<Vec<_>>());
+        }
+        assert_same(slot, &streams[0], &streams[1]);
+    }
+}
+
+/// A transaction's messages without schema and without Decant's own messages, and the schema in force at each
+/// change. Nothing left: no transaction.
+fn essence(transaction: Transaction, known: &mut HashMap<Oid, Bytes>) -> Option<Essence> {
+    let mut schemas = Vec::new();
+    for (_, payload) in &transaction.messages {
+        match decode(payload, Framing::Plain).unwrap() {
+            Message::Relation(relation) => drop(known.insert(relation.oid, payload.clone())),
+            Message::Change(
+                Change::Insert { relation, .. }
+                | Change::Update { relation, .. }
+                | Change::Delete { relation, .. },
+            ) => schemas.push(
+                known
+                    .get(&relation)
+                    .expect("the schema comes first")
+                    .clone(),
+            ),
+            _ => {}
+        }
+    }
+    let mut seen = transaction.without_schema();
+    seen.messages.retain(|(_, payload)| !is_of_decant(payload));
+    let begins = seen.messages.first()?.1[0] == tag::BEGIN;
+    let is_empty = begins && seen.messages.len() == 2;
+    (!is_empty).then_some((seen, schemas))
+}
+
+fn is_of_decant(payload: &[u8]) -> bool {
+    match decode(payload, Framing::Plain).unwrap() {
+        Message::LogicalMessage(message) => message.prefix == b"decant",
+        _ => false,
+    }
+}
+
+type Essence = (Transaction, Vec<Bytes>);
+
+fn assert_same(what: &str, native: &[Essence], fanout: &[Essence]) {
+    for (number, (native, fanout)) in native.iter().zip(fanout).enumerate() {
+        assert_eq!(
+            native.1, fanout.1,
+            "{what}: schemas of transaction {number}"
+        );
+        let (native, fanout) = (&native.0, &fanout.0);
+        assert_eq!(
+            (native.commit_lsn, native.end_lsn, native.messages.len()),
+            (fanout.commit_lsn, fanout.end_lsn, fanout.messages.len()),
+            "{what}: transaction {number}: native {native:?}, fanout {fanout:?}"
+        );
+        for (native, fanout) in native.messages.iter().zip(&fanout.messages) {
+            assert_eq!(native, fanout, "{what}: transaction {number}");
+        }
+    }
+    assert_eq!(native.len(), fanout.len(), "{what}: number of transactions");
+}

@@ -1,0 +1,126 @@
+//! What most tests begin with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pg_proto::Lsn;
+use tests::subscriber::{GrpcSubscriber, Keep, PostgresSubscriber};
+use tests::workload::create_pgbench_tables;
+use tests::{Cluster, Decant};
+use tokio::task::JoinHandle;
+
+/// The publication that subscribers name.
+pub(crate) const PUBLICATION: &str = "everything";
+
+/// A source with a decoder and fanouts in front of it.
+pub(crate) struct Stage {
+    // Dropped first, so that nobody complains about a source that went away.
+    pub(crate) decant: Decant,
+    pub(crate) source: Cluster,
+}
+
+impl Stage {
+    /// A source on which `sql` was run, a publication of all tables, a running decoder, `fanouts` fanouts.
+    pub(crate) async fn new(major: u32, fanouts: usize, sql: &str) -> Self {
+        Self::with_settings(major, &[], fanouts, sql).await
+    }
+
+    /// The same with settings of the source.
+    pub(crate) async fn with_settings(
+        major: u32,
+        settings: &[(&str, &str)],
+        fanouts: usize,
+        sql: &str,
+    ) -> Self {
+        let source = Cluster::start_with(major, settings).await;
+        if !sql.is_empty() {
+            source.sql(sql).await;
+        }
+        Self::on(source, fanouts).await
+    }
+
+    /// The same with pgbench's tables, empty.
+    pub(crate) async fn with_pgbench(major: u32, fanouts: usize) -> Self {
+        let source = Cluster::start_new(major).await;
+        create_pgbench_tables(&source);
+        Self::on(source, fanouts).await
+    }
+
+    async fn on(source: Cluster, fanouts: usize) -> Self {
+        source
+            .sql(&format!("create publication {PUBLICATION} for all tables"))
+            .await;
+        let mut decant = Decant::new(&source);
+        decant.initialise_and_start().await;
+        for _ in 0..fanouts {
+            decant.start_fanout().await;
+        }
+        Self { decant, source }
+    }
+
+    /// The end of what the source has committed, as the log sees it: waits until that is durable.
+    pub(crate) async fn settle(&self) -> Lsn {
+        let lsn = self.source.flush_lsn().await;
+        self.decant.wait_until_durable(lsn).await;
+        lsn
+    }
+
+    /// A PostgreSQL subscriber with pgbench's tables behind a fanout.
+    pub(crate) async fn pgbench_subscriber(
+        &mut self,
+        major: u32,
+        fanout: usize,
+    ) -> PostgresSubscriber {
+        let subscriber = PostgresSubscriber::start_new(major).await;
+        create_pgbench_tables(&subscriber.cluster);
+        let endpoint = self.decant.fanout(fanout).endpoint();
+        subscriber
+            .subscribe("sub", &endpoint, PUBLICATION, "")
+            .await;
+        subscriber
+    }
+
+    /// A gRPC subscriber from the beginning of the log.
+    pub(crate) fn grpc_subscriber(&mut self, fanout: usize, keep: Keep) -> GrpcSubscriber {
+        let url = self.decant.fanout(fanout).grpc_url();
+        GrpcSubscriber::start(url, tests::subscriber::from_lsn(Lsn::INVALID), keep)
+    }
+}
+
+/// Looks all the time at how many replication slots the source has.
+pub(crate) struct SlotWatch {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<Result<u64, String>>,
+}
+
+impl SlotWatch {
+    pub(crate) async fn start(source: &Cluster) -> Self {
+        let mut session = source.session().await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let mut looks = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                let names = session
+                    .value("select coalesce(string_agg(slot_name, ', '), '') from pg_replication_slots")
+                    .await;
+                if names != "decant" {
+                    return Err(names);
+                }
+                looks += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(looks)
+        });
+        Self { stop, task }
+    }
+
+    /// Panics unless there was exactly the decoder's slot every time.
+    pub(crate) async fn assert_one(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let result = self.task.await.expect("the watch does not panic");
+        let looks = result.unwrap_or_else(|names| panic!("slots at the source: {names}"));
+        assert!(looks > 0);
+    }
+}
