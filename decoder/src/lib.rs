@@ -1,4 +1,5 @@
 //! The decoder: decodes one PostgreSQL database's WAL once and writes every committed transaction into the log.
 
 pub mod catalog;
+pub mod registry;
 pub mod state;
