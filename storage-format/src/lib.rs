@@ -29,11 +29,13 @@ pub mod log;
 mod mmap;
 pub mod record;
 pub mod segment;
+pub mod staging;
 mod version;
 pub mod watermark;
 pub mod write;
 
 pub use error::{Damage, FormatError};
 pub use identity::{Identity, NAME_LEN_MAX};
+pub use staging::{StagedTransaction, Staging};
 pub use version::FORMAT_VERSION;
 pub use write::{LogWriter, Recovery, WriterOptions};

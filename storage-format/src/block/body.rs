@@ -1,5 +1,8 @@
 //! Bodies: checked, decompressed, and walked record by record.
 
+use bytes::Bytes;
+
+use super::decompress::decompress;
 use super::{BlockHeader, Codec, ENTRY_LEN, Entry, FRAME_HEAD_LEN};
 use crate::checksum::crc32;
 use crate::codec::index;
@@ -11,7 +14,7 @@ use crate::record::RecordKind;
 pub(crate) fn raw_body<'a>(
     header: &BlockHeader,
     stored: &'a [u8],
-    buffer: &'a mut Vec<u8>,
+    buffer: &'a mut Bytes,
 ) -> Result<&'a [u8], Damage> {
     let computed = crc32(&[stored]);
     if computed != header.body_crc {
@@ -24,22 +27,8 @@ pub(crate) fn raw_body<'a>(
     if header.codec == Codec::Raw {
         return Ok(stored);
     }
-    decompress(header, stored, buffer)?;
+    *buffer = decompress(stored, header.raw_len())?;
     Ok(buffer)
-}
-
-/// Decompresses into `buffer`, which grows to what the header claims and no more.
-fn decompress(header: &BlockHeader, stored: &[u8], buffer: &mut Vec<u8>) -> Result<(), Damage> {
-    let expected = header.raw_len();
-    buffer.clear();
-    buffer.reserve(expected);
-    let written = zstd::bulk::Decompressor::new()
-        .and_then(|mut zstd| zstd.decompress_to_buffer(stored, buffer))
-        .map_err(|error| Damage::Content(format!("zstd: {error}")))?;
-    if written != expected {
-        return Err(Damage::mismatch("decompressed length", expected, written));
-    }
-    Ok(())
 }
 
 /// The three sections of a raw body.

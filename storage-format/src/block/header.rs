@@ -169,18 +169,29 @@ impl BlockHeader {
 
     /// Appends header and relation set to `out`; returns the header's checksum.
     pub fn encode(&self, relations: &[Oid], out: &mut Vec<u8>) -> u32 {
-        debug_assert_eq!(index(self.relation_count), relations.len());
         let start = out.len();
         self.put_fields(out);
-        debug_assert_eq!(out.len() - start, CRC_OFFSET);
-        out.extend_from_slice(&[0; 4]);
         for relation in relations {
             out.extend_from_slice(&relation.0.to_le_bytes());
         }
-        let written = out.get(start..).unwrap_or_default();
-        let crc = prefix_crc(written, BLOCK_HEADER_LEN);
-        if let Some(slot) = out.get_mut(start + CRC_OFFSET..start + BLOCK_HEADER_LEN) {
-            slot.copy_from_slice(&crc.to_le_bytes());
+        self.seal(start, out)
+    }
+
+    /// [`Self::encode`] with a relation set that is encoded already.
+    pub(crate) fn encode_with(&self, relations: &[u8], out: &mut Vec<u8>) -> u32 {
+        let start = out.len();
+        self.put_fields(out);
+        out.extend_from_slice(relations);
+        self.seal(start, out)
+    }
+
+    /// Puts the checksum into the header that begins at `start` and ends with `out`.
+    fn seal(&self, start: usize, out: &mut [u8]) -> u32 {
+        let relations_len = index(self.relation_count) * 4;
+        debug_assert_eq!(out.len() - start, BLOCK_HEADER_LEN + relations_len);
+        let crc = prefix_crc(out.get(start..).unwrap_or_default(), BLOCK_HEADER_LEN);
+        if let Some(place) = out.get_mut(start + CRC_OFFSET..start + BLOCK_HEADER_LEN) {
+            place.copy_from_slice(&crc.to_le_bytes());
         }
         crc
     }
@@ -216,7 +227,7 @@ impl BlockHeader {
         out.extend_from_slice(&self.synced_offset.to_le_bytes());
         out.extend_from_slice(&self.chain.to_le_bytes());
         out.extend_from_slice(&self.body_crc.to_le_bytes());
-        out.extend_from_slice(&[0; RESERVED_LEN]);
+        out.extend_from_slice(&[0; RESERVED_LEN + 4]); // the checksum comes last
     }
 
     /// Bytes of header and relation set, from the first [`BLOCK_HEADER_LEN`] bytes. What is found here is not

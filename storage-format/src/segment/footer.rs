@@ -15,7 +15,7 @@ const TOTALS_LEN: usize = 88;
 /// Bytes of the footer's body: totals, then the trailer.
 const BODY_LEN: usize = TOTALS_LEN + FOOTER_TRAILER_LEN;
 /// Bytes of a whole footer of this version.
-pub(crate) const FOOTER_LEN: usize = BLOCK_HEADER_LEN + BODY_LEN;
+const FOOTER_LEN: usize = BLOCK_HEADER_LEN + BODY_LEN;
 
 /// A sealed segment's totals. The layout is in `FORMAT.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

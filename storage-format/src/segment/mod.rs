@@ -6,7 +6,6 @@ mod list;
 mod name;
 mod window;
 
-pub(crate) use footer::FOOTER_LEN;
 pub use footer::{FOOTER_TRAILER_LEN, Footer};
 pub use header::{SEGMENT_HEADER_LEN, SegmentHeader, SegmentHeaderError};
 pub use list::{SegmentInfo, SegmentState, delete_segment, list_segments};

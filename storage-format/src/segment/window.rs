@@ -16,6 +16,7 @@ pub(crate) struct FileWindow<'a> {
     file: &'a dyn FsFile,
     path: PathBuf,
     file_len: u64,
+    window_len: usize,
     start: u64,
     buffer: Vec<u8>,
 }
@@ -33,11 +34,21 @@ pub(crate) struct FoundBlock {
 
 impl<'a> FileWindow<'a> {
     pub(crate) fn new(file: &'a dyn FsFile, path: &Path) -> Result<Self, FormatError> {
+        Self::with_window(file, path, WINDOW_LEN)
+    }
+
+    /// One that reads `window_len` bytes at once.
+    pub(crate) fn with_window(
+        file: &'a dyn FsFile,
+        path: &Path,
+        window_len: usize,
+    ) -> Result<Self, FormatError> {
         let file_len = file.length().map_err(FormatError::io("measure", path))?;
         Ok(Self {
             file,
             path: path.to_owned(),
             file_len,
+            window_len,
             start: 0,
             buffer: Vec::new(),
         })
@@ -57,7 +68,7 @@ impl<'a> FileWindow<'a> {
         let need = need.min(left);
         let held = self.start..self.start + self.buffer.len() as u64;
         if !(held.start <= offset && offset + need as u64 <= held.end) {
-            self.fill(offset, need.max(WINDOW_LEN).min(left))?;
+            self.fill(offset, need.max(self.window_len).min(left))?;
         }
         let from = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
         let rest = self.buffer.get(from..).unwrap_or_default();

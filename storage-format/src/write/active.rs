@@ -1,6 +1,6 @@
 //! The file that is being appended to.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::path::PathBuf;
 
 use crate::block::{BLOCK_HEADER_LEN, BlockHeader, BlockKind};
@@ -67,6 +67,27 @@ impl ActiveFile {
         Ok(())
     }
 
+    /// Writes a block whose body is `length` bytes at `body_at` of another file.
+    pub(super) fn write_block_from(
+        &mut self,
+        prefix: &[u8],
+        crc: u32,
+        from: &dyn FsFile,
+        body_at: u64,
+        length: u64,
+    ) -> Result<(), FormatError> {
+        let start = self.tip.offset;
+        let body_start = start + prefix.len() as u64;
+        write_all_at(&*self.file, &mut [IoSlice::new(prefix)], start)
+            .and_then(|()| copy_all(&*self.file, body_start, from, body_at, length))
+            .map_err(FormatError::io("copy to", &self.path))?;
+        self.tip = Tip {
+            offset: body_start + length,
+            chain: crc,
+        };
+        Ok(())
+    }
+
     /// Writes a block that has no body.
     pub(super) fn write_mark(&mut self, header: &BlockHeader) -> Result<(), FormatError> {
         debug_assert!(matches!(
@@ -88,4 +109,23 @@ impl ActiveFile {
             .sync_data()
             .map_err(FormatError::io("fsync", &self.path))
     }
+}
+
+fn copy_all(
+    to: &dyn FsFile,
+    to_offset: u64,
+    from: &dyn FsFile,
+    from_offset: u64,
+    length: u64,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < length {
+        match to.copy_from(from, from_offset + done, to_offset + done, length - done) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(copied) => done += copied,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -79,7 +79,7 @@ impl LogWriter {
         self.append_block(builder)
     }
 
-    fn append_block(&mut self, builder: &BlockBuilder) -> Result<(), FormatError> {
+    pub(super) fn append_block(&mut self, builder: &BlockBuilder) -> Result<(), FormatError> {
         let header = builder.header(BlockKind::Data, &self.placement());
         self.state.check(&header)?;
         let catalog = self.next_catalog(&header, builder)?;

@@ -27,6 +27,7 @@ mod options;
 mod recover;
 mod rollover;
 mod snapshot;
+mod staged;
 mod state;
 
 pub use log_writer::LogWriter;

@@ -12,6 +12,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::active::Tip;
 use super::options::CutReason;
 use super::state::{LogState, apply_catalog};
@@ -61,7 +63,7 @@ pub(super) fn scan_segment(
     let state = LogState::new(segment.name.first_lsn, header.last_commit_lsn, catalog);
     let mut scan = Scan {
         durable_offset,
-        buffer: Vec::new(),
+        buffer: Bytes::new(),
         found: ScannedSegment {
             header,
             state,
@@ -78,7 +80,7 @@ pub(super) fn scan_segment(
 
 struct Scan {
     durable_offset: u64,
-    buffer: Vec<u8>,
+    buffer: Bytes,
     found: ScannedSegment,
 }
 

@@ -7,6 +7,7 @@ use pg_proto::pgoutput::{Begin, Commit};
 use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 use storage_format::block::BlockBuilder;
 use storage_format::fs::{Fs, RealFs};
+use storage_format::log::{Log, ReadOptions, Serve, TransactionIter};
 use storage_format::record::RecordKind;
 use storage_format::{FormatError, Identity, LogWriter, Recovery, WriterOptions};
 
@@ -146,4 +147,29 @@ pub(crate) fn files(log: &Path, extension: &str) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths
+}
+
+/// A record as a subscriber would see it: commit LSN, ordinal, kind, relation, message.
+pub(crate) type Seen = (Lsn, Option<u64>, u8, Option<Oid>, Vec<u8>);
+
+/// Everything that the log holds.
+pub(crate) fn read_all(log: &Path) -> Vec<Seen> {
+    let options = ReadOptions {
+        serve: Serve::Written,
+        ..ReadOptions::default()
+    };
+    let log = Log::open(log, options).unwrap();
+    let oldest = log.kept().unwrap().oldest;
+    let mut records = TransactionIter::new(log.cursor_at(oldest).unwrap());
+    let mut seen = Vec::new();
+    while let Some(record) = records.next_record().unwrap() {
+        seen.push((
+            record.commit_lsn,
+            record.ordinal,
+            record.entry.kind_id,
+            record.relation(),
+            record.payload().to_vec(),
+        ));
+    }
+    seen
 }

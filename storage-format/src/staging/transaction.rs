@@ -1,0 +1,164 @@
+//! One staged transaction: being written, and finished.
+
+use pg_proto::{Lsn, PgTimestamp, Xid};
+
+use super::Aborted;
+use super::file::StagedFile;
+use crate::block::{BlockBuilder, BlockHeader, BlockKind, OpenTransaction, Placement};
+use crate::error::FormatError;
+use crate::record::RecordKind;
+
+/// A block of this size goes to the file.
+const BLOCK_LEN: usize = 256 << 10;
+
+/// Collects the records of a transaction.
+#[derive(Debug)]
+pub(super) struct StagedWriter {
+    transaction: StagedTransaction,
+    builder: BlockBuilder,
+    /// To whom the records in the builder belong.
+    subxid: Xid,
+    /// The builder's size as the owner last counted it.
+    accounted: usize,
+    prefix: Vec<u8>,
+}
+
+/// A staged transaction that is complete. Its file is removed when this is dropped.
+#[derive(Debug)]
+pub struct StagedTransaction {
+    xid: Xid,
+    start: Lsn,
+    send_time: PgTimestamp,
+    file: StagedFile,
+    aborted: Aborted,
+}
+
+impl StagedTransaction {
+    /// The top-level transaction.
+    #[must_use]
+    pub const fn xid(&self) -> Xid {
+        self.xid
+    }
+
+    /// Position of its first change, which its BEGIN names.
+    #[must_use]
+    pub const fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// The time in the heads of all its frames.
+    #[must_use]
+    pub const fn send_time(&self) -> PgTimestamp {
+        self.send_time
+    }
+
+    /// Bytes in its file, rolled back subtransactions included.
+    #[must_use]
+    pub const fn stored_bytes(&self) -> u64 {
+        self.file.length
+    }
+
+    pub(crate) const fn file(&self) -> &StagedFile {
+        &self.file
+    }
+
+    /// Whether the block belongs to a subtransaction that was rolled back.
+    pub(crate) fn is_dropped(&self, header: &BlockHeader) -> bool {
+        u32::try_from(header.first_ordinal).is_ok_and(|subxid| self.aborted.contains(&Xid(subxid)))
+    }
+}
+
+impl StagedWriter {
+    pub(super) fn new(xid: Xid, start: Lsn, send_time: PgTimestamp, file: StagedFile) -> Self {
+        let mut builder = BlockBuilder::new();
+        builder.start(Some(placeholder(send_time)));
+        Self {
+            transaction: StagedTransaction {
+                xid,
+                start,
+                send_time,
+                file,
+                aborted: Aborted::new(),
+            },
+            builder,
+            subxid: xid,
+            accounted: 0,
+            prefix: Vec::new(),
+        }
+    }
+
+    pub(super) const fn accounted(&self) -> usize {
+        self.accounted
+    }
+
+    pub(super) const fn account(&mut self) -> usize {
+        self.accounted = self.builder.raw_len();
+        self.accounted
+    }
+
+    pub(super) const fn builder(&mut self) -> &mut BlockBuilder {
+        &mut self.builder
+    }
+
+    /// Makes the builder ready for a record of `subxid`.
+    pub(super) fn prepare(&mut self, subxid: Xid, kind: RecordKind) -> Result<(), FormatError> {
+        let owner = match kind {
+            RecordKind::Relation | RecordKind::Type => self.transaction.xid,
+            _ => subxid,
+        };
+        if self.subxid != owner || self.builder.raw_len() >= BLOCK_LEN {
+            self.flush()?;
+        }
+        self.subxid = owner;
+        self.account();
+        Ok(())
+    }
+
+    pub(super) fn abort(&mut self, subxid: Xid) {
+        self.transaction.aborted.insert(subxid);
+        if self.subxid == subxid {
+            self.restart();
+        }
+    }
+
+    /// Writes what is in memory to the file.
+    pub(super) fn flush(&mut self) -> Result<(), FormatError> {
+        if self.builder.is_empty() {
+            return Ok(());
+        }
+        let placement = Placement {
+            end_lsn: Lsn::INVALID,
+            chain: 0,
+            synced_offset: 0,
+        };
+        // The commit puts the ordinal into this field; until then it says whose records these are.
+        let header = BlockHeader {
+            first_ordinal: self.subxid.0.into(),
+            ..self.builder.header(BlockKind::Data, &placement)
+        };
+        let (mut pieces, _) = self.builder.pieces(&header, &mut self.prefix);
+        self.transaction.file.append(&mut pieces)?;
+        self.restart();
+        Ok(())
+    }
+
+    fn restart(&mut self) {
+        self.builder
+            .start(Some(placeholder(self.transaction.send_time)));
+        self.accounted = 0;
+    }
+
+    pub(super) fn into_transaction(self) -> StagedTransaction {
+        self.transaction
+    }
+}
+
+/// What is known of the transaction before it commits.
+const fn placeholder(send_time: PgTimestamp) -> OpenTransaction {
+    OpenTransaction {
+        commit_lsn: Lsn::INVALID,
+        commit_time: PgTimestamp(0),
+        send_time,
+        next_ordinal: 0,
+    }
+}
