@@ -1,6 +1,12 @@
 //! What can end a subscriber's stream, and what keeps the process from starting.
 
-use pg_proto::Lsn;
+use std::sync::Arc;
+
+use pg_proto::{Lsn, ReadError};
+use storage_format::catalog::CatalogError;
+use storage_format::log::{ReadError as LogError, SeekError};
+
+use crate::selection::Unsupported;
 
 /// A stream can't be opened, or can't go on.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +39,73 @@ pub enum StreamError {
         /// Its name.
         name: String,
     },
+    /// A publication asks for what can't be served exactly.
+    #[error(transparent)]
+    Unsupported(Arc<Unsupported>),
+    /// The log can't be read.
+    #[error("the log can't be read")]
+    Log(#[source] LogError),
+    /// A record of the catalog can't be understood.
+    #[error("the log's catalog can't be read")]
+    Catalog(#[from] CatalogError),
+    /// A record of the log can't be understood.
+    #[error("a record behind {position} can't be understood")]
+    Unreadable {
+        /// The position before the block that has it.
+        position: Lsn,
+        /// What is wrong with it.
+        source: ReadError,
+    },
+    /// The log's records contradict each other.
+    #[error("the log is inconsistent behind {position}: {what}")]
+    Broken {
+        /// The position before the block where it was found.
+        position: Lsn,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// The process ends.
+    #[error("the fanout is shutting down")]
+    ShuttingDown,
+}
+
+impl From<LogError> for StreamError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::NotKept {
+                asked,
+                oldest,
+                newest,
+            } => Self::NotKept {
+                asked,
+                oldest,
+                newest,
+            },
+            other => Self::Log(other),
+        }
+    }
+}
+
+impl From<SeekError> for StreamError {
+    fn from(error: SeekError) -> Self {
+        match error {
+            SeekError::NotKept {
+                asked,
+                oldest,
+                newest,
+            } => Self::NotKept {
+                asked,
+                oldest,
+                newest,
+            },
+            SeekError::Ahead { asked, newest } => Self::NotReached {
+                asked,
+                oldest: newest,
+                newest,
+            },
+            SeekError::Read(error) => error.into(),
+        }
+    }
 }
 
 impl StreamError {
@@ -42,6 +115,10 @@ impl StreamError {
         match self {
             Self::NotKept { .. } | Self::NotReached { .. } => "55000",
             Self::UnknownPublication { .. } => "42704",
+            Self::Unsupported(_) => "0A000",
+            Self::Log(_) => "58030",
+            Self::Catalog(_) | Self::Unreadable { .. } | Self::Broken { .. } => "XX001",
+            Self::ShuttingDown => "57P01",
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The gRPC contract between the decoder, fanouts, `decctl` and subscribers: the `.proto` files in
 //! `proto/decant/v1` and what is generated from them.
 
+pub mod status;
+
 /// Package `decant.v1`.
 #[expect(
     missing_docs,

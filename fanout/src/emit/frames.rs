@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 
 use bytes::{Buf, Bytes};
 
@@ -13,6 +14,8 @@ use bytes::{Buf, Bytes};
 pub struct Frames {
     slices: VecDeque<Bytes>,
     bytes: usize,
+    /// Neighbouring records of the block at hand that have not become a slice yet.
+    pub(super) run: Range<usize>,
 }
 
 impl Frames {

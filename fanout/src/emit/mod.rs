@@ -10,9 +10,16 @@
 //! - a block that passes whole is handed on as one slice of the log, with the same bytes as if each of its
 //!   changes had been looked at.
 
+mod announced;
+mod emitter;
 mod frames;
 mod output;
+mod transaction;
+mod walk;
+mod wire;
 
+pub(crate) use emitter::{Emitter, Outcome};
+pub use emitter::{Step, Warning};
 pub use frames::Frames;
 pub use output::{Made, Output};
 

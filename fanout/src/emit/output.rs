@@ -1,25 +1,66 @@
 //! What a sink implements to be handed the changes.
 
 use bytes::Bytes;
+use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
+use storage_format::record::RecordKind;
 
 use super::Frames;
 
-/// A frame that is not in the block at hand: a BEGIN that had to wait over several blocks, a RELATION or TYPE
-/// of the catalog, a TRUNCATE of which only some relations are published.
+/// A frame that is not in the block at hand as it is sent: a BEGIN or ORIGIN that had to wait over several blocks,
+/// a RELATION or TYPE of the catalog, a TRUNCATE of which only some relations are published.
 #[derive(Clone, Debug)]
 pub struct Made {
+    /// What it is.
+    pub kind: RecordKind,
+    /// The event's number in its transaction, if it is one.
+    pub ordinal: u64,
     /// The whole CopyData frame.
     pub frame: Bytes,
 }
 
+impl Made {
+    /// The message in the frame.
+    #[must_use]
+    pub fn payload(&self) -> Bytes {
+        self.frame.slice(FRAME_HEAD_LEN.min(self.frame.len())..)
+    }
+}
+
 /// Takes what one subscriber is sent, in order. [`Frames`] is the one that keeps wire bytes.
 pub trait Output {
-    /// A frame that is not in the block at hand.
-    fn made(&mut self, made: Made);
+    /// All that the block has in its frames section.
+    fn whole(&mut self, block: &Block);
+    /// One record of the block; `ordinal` is the event's number in its transaction, if it is one.
+    fn entry(&mut self, block: &Block, entry: &Entry, ordinal: u64);
+    /// A frame of the emitter's own, between two records of the block.
+    fn made(&mut self, block: &Block, made: Made);
+    /// Nothing more comes of this block.
+    fn end_block(&mut self, block: &Block);
 }
 
 impl Output for Frames {
-    fn made(&mut self, made: Made) {
+    fn whole(&mut self, block: &Block) {
+        self.push(block.frames().clone());
+    }
+
+    fn entry(&mut self, block: &Block, entry: &Entry, _ordinal: u64) {
+        let range = block.frame_range(entry);
+        if self.run.end != range.start {
+            self.end_block(block);
+            self.run.start = range.start;
+        }
+        self.run.end = range.end;
+    }
+
+    fn made(&mut self, block: &Block, made: Made) {
+        self.end_block(block);
         self.push(made.frame);
+    }
+
+    fn end_block(&mut self, block: &Block) {
+        let run = std::mem::take(&mut self.run);
+        if !run.is_empty() {
+            self.push(block.frames().slice(run));
+        }
     }
 }

@@ -1,9 +1,40 @@
 //! Questions to the decoder.
 
-use pg_proto::Lsn;
-use proto::v1::SlotStatus;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use parking_lot::Mutex;
+use pg_proto::Lsn;
+use proto::v1::control_client::ControlClient;
+use proto::v1::{
+    AcquireSlotRequest, CreateSlotRequest, DropSlotRequest, ListSlotsRequest,
+    RefreshCatalogRequest, ReleaseSlotRequest, SlotStatus,
+};
+use tokio::sync::Notify;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+use super::lease::Held;
 use super::{Lease, PositionsError};
+
+/// Longest time for an answer that the decoder has at hand.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time for an answer that waits until the source's publications are in the log.
+const CATALOG_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time until a connection stands.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The address of the decoder is none.
+#[derive(Debug, thiserror::Error)]
+#[error("fanout.decoder is \"{address}\": expected an address such as http://127.0.0.1:7400")]
+pub struct InvalidAddress {
+    address: String,
+    #[source]
+    source: tonic::transport::Error,
+}
 
 /// A slot to be made.
 #[derive(Clone, Debug, Default)]
@@ -28,34 +59,118 @@ pub struct NewSlot {
 /// Client of the decoder's control service. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Positions {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
     address: String,
+    holder: String,
+    control: ControlClient<Channel>,
+    connected: AtomicBool,
+    places: Mutex<BTreeMap<String, Place>>,
+    /// Notified when a place becomes free.
+    freed: Notify,
+}
+
+/// What this fanout does with a slot.
+#[derive(Debug)]
+enum Place {
+    /// The lease is being asked for.
+    Taking,
+    /// It is held.
+    Held(Arc<Held>),
+    /// It is being given back; whoever wants it again waits for that, or the answers could overtake each other.
+    GivingBack,
 }
 
 impl Positions {
-    /// Takes the lease on a slot.
-    pub async fn acquire(&self, slot: &str) -> Result<Lease, PositionsError> {
-        Err(PositionsError::UnknownSlot {
-            slot: slot.to_owned(),
+    /// A client of the decoder at `address`, which is connected to when it is first needed. `name` is this fanout's
+    /// configured name; every call makes a new incarnation of it.
+    ///
+    /// Must be called inside a tokio runtime.
+    pub fn new(address: &str, name: &str) -> Result<Self, InvalidAddress> {
+        let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|source| {
+            let address = address.to_owned();
+            InvalidAddress { address, source }
+        })?;
+        let channel = endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .connect_lazy();
+        // Later incarnations have higher numbers, so that the decoder knows who takes over from whom.
+        let incarnation = pg_proto::PgTimestamp::now().unix_micros();
+        Ok(Self {
+            inner: Arc::new(Inner {
+                address: address.to_owned(),
+                holder: format!("{name}/{incarnation}"),
+                control: ControlClient::new(channel),
+                connected: AtomicBool::new(false),
+                places: Mutex::default(),
+                freed: Notify::new(),
+            }),
         })
+    }
+
+    /// Takes the lease on a slot. At most one connection of this fanout has it at a time.
+    pub async fn acquire(&self, slot: &str) -> Result<Lease, PositionsError> {
+        let taking = self.take_place(slot).await?;
+        let held = Arc::new(Held::new(self.ask_lease(slot).await?));
+        taking.keep(Arc::clone(&held));
+        Ok(Lease::new(held, self.clone()))
     }
 
     /// Makes a slot; its `confirmed_lsn` is the consistent point.
     pub async fn create_slot(&self, slot: NewSlot) -> Result<SlotStatus, PositionsError> {
-        Err(PositionsError::SlotExists { slot: slot.name })
+        let request = CreateSlotRequest {
+            name: slot.name.clone(),
+            start_lsn: slot.start.map(|start| start.0),
+            temporary: slot.temporary,
+            two_phase: slot.two_phase,
+            failover: slot.failover,
+            creator: slot.creator,
+            plugin: slot.plugin,
+            holder: self.inner.holder.clone(),
+        };
+        let mut control = self.control();
+        let answer = self.ask(
+            Some(&slot.name),
+            CATALOG_TIMEOUT,
+            control.create_slot(request),
+        );
+        Ok(answer.await?.slot.unwrap_or_default())
     }
 
     /// Drops a slot. One that another connection serves is refused ([`PositionsError::SlotInUse`]), whether that
-    /// connection is here or at another fanout; with `force` it is taken from it.
+    /// connection is here or at another fanout; with `force` it is taken from it. Whoever drops a slot of its own
+    /// releases its lease first.
     pub async fn drop_slot(&self, slot: &str, force: bool) -> Result<(), PositionsError> {
-        let _ = force;
-        Err(PositionsError::UnknownSlot {
-            slot: slot.to_owned(),
-        })
+        if !force {
+            self.wait_given_back(slot).await?;
+        }
+        let request = DropSlotRequest {
+            name: slot.to_owned(),
+            holder: self.inner.holder.clone(),
+            force,
+        };
+        let mut control = self.control();
+        self.ask(Some(slot), ANSWER_TIMEOUT, control.drop_slot(request))
+            .await?;
+        if let Some(Place::Held(held)) = self.inner.places.lock().get(slot) {
+            held.lost.cancel();
+        }
+        Ok(())
     }
 
     /// All slots.
     pub async fn list_slots(&self) -> Result<Vec<SlotStatus>, PositionsError> {
-        Ok(Vec::new())
+        let mut control = self.control();
+        let answer = self.ask(
+            None,
+            ANSWER_TIMEOUT,
+            control.list_slots(ListSlotsRequest {}),
+        );
+        Ok(answer.await?.slots)
     }
 
     /// One slot, if it exists.
@@ -66,12 +181,156 @@ impl Positions {
 
     /// Lets the decoder look at the source's publications; the position from which on the log knows them.
     pub async fn refresh_catalog(&self) -> Result<Lsn, PositionsError> {
-        Ok(Lsn::INVALID)
+        let mut control = self.control();
+        let request = RefreshCatalogRequest {};
+        let answer = self.ask(None, CATALOG_TIMEOUT, control.refresh_catalog(request));
+        answer.await.map(|answer| Lsn(answer.lsn))
     }
 
-    /// Whether the decoder answered last time.
+    /// Whether the decoder answered when it was last asked or listened to.
     #[must_use]
     pub fn connected(&self) -> bool {
-        !self.address.is_empty()
+        self.inner.connected.load(Ordering::Relaxed)
+    }
+
+    /// "name/incarnation", as the decoder knows this process.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        &self.inner.holder
+    }
+
+    /// The lease's end at the decoder, with the last confirmed position.
+    pub(super) async fn give_back(&self, held: &Arc<Held>) -> Result<(), PositionsError> {
+        let name = &held.slot.name;
+        let place = Place::GivingBack;
+        self.inner.places.lock().insert(name.clone(), place);
+        let _free = PlaceGuard::new(self, name);
+        if held.lost.is_cancelled() {
+            return Ok(());
+        }
+        let request = ReleaseSlotRequest {
+            name: name.clone(),
+            holder: self.inner.holder.clone(),
+            confirmed_lsn: held.claim().whole.0,
+        };
+        let mut control = self.control();
+        self.ask(Some(name), ANSWER_TIMEOUT, control.release_slot(request))
+            .await?;
+        Ok(())
+    }
+
+    /// Everything that is held now.
+    pub(super) fn held(&self) -> Vec<Arc<Held>> {
+        let places = self.inner.places.lock();
+        let held = places.values().filter_map(|place| match place {
+            Place::Held(held) => Some(Arc::clone(held)),
+            Place::Taking | Place::GivingBack => None,
+        });
+        held.collect()
+    }
+
+    pub(super) async fn ask_lease(&self, slot: &str) -> Result<SlotStatus, PositionsError> {
+        let request = AcquireSlotRequest {
+            name: slot.to_owned(),
+            holder: self.inner.holder.clone(),
+        };
+        let mut control = self.control();
+        let answer = self.ask(Some(slot), ANSWER_TIMEOUT, control.acquire_slot(request));
+        Ok(answer.await?.slot.unwrap_or_default())
+    }
+
+    pub(crate) fn control(&self) -> ControlClient<Channel> {
+        self.inner.control.clone()
+    }
+
+    pub(crate) fn note_connected(&self, connected: bool) {
+        self.inner.connected.store(connected, Ordering::Relaxed);
+    }
+
+    /// Waits for an answer, and notes whether the decoder is there.
+    pub(super) async fn ask<T>(
+        &self,
+        slot: Option<&str>,
+        timeout: Duration,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, PositionsError> {
+        let answer = tokio::time::timeout(timeout, call).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let message = format!("no answer within {} s", timeout.as_secs());
+            Err(Status::deadline_exceeded(message))
+        });
+        match answer {
+            Ok(response) => {
+                self.note_connected(true);
+                Ok(response.into_inner())
+            }
+            Err(status) => {
+                let error = PositionsError::from_status(status, &self.inner.address, slot);
+                self.note_connected(!matches!(error, PositionsError::Unavailable { .. }));
+                Err(error)
+            }
+        }
+    }
+
+    async fn take_place(&self, slot: &str) -> Result<PlaceGuard, PositionsError> {
+        loop {
+            self.wait_given_back(slot).await?;
+            let mut places = self.inner.places.lock();
+            if !places.contains_key(slot) {
+                places.insert(slot.to_owned(), Place::Taking);
+                return Ok(PlaceGuard::new(self, slot));
+            }
+        }
+    }
+
+    /// Waits while the slot is being given back here; fails if it is in use here.
+    async fn wait_given_back(&self, slot: &str) -> Result<(), PositionsError> {
+        loop {
+            let mut freed = std::pin::pin!(self.inner.freed.notified());
+            // Before looking, so that what happens between looking and waiting is not missed.
+            freed.as_mut().enable();
+            match self.inner.places.lock().get(slot) {
+                None => return Ok(()),
+                Some(Place::GivingBack) => {}
+                Some(Place::Taking | Place::Held(_)) => {
+                    return Err(PositionsError::SlotInUse {
+                        slot: slot.to_owned(),
+                        holder: "another connection to this fanout has it".to_owned(),
+                    });
+                }
+            }
+            freed.await;
+        }
+    }
+}
+
+/// Frees a place when it is dropped, unless it is kept.
+struct PlaceGuard {
+    positions: Positions,
+    slot: Option<String>,
+}
+
+impl PlaceGuard {
+    fn new(positions: &Positions, slot: &str) -> Self {
+        Self {
+            positions: positions.clone(),
+            slot: Some(slot.to_owned()),
+        }
+    }
+
+    fn keep(mut self, held: Arc<Held>) {
+        if let Some(slot) = self.slot.take() {
+            let mut places = self.positions.inner.places.lock();
+            places.insert(slot, Place::Held(held));
+        }
+    }
+}
+
+impl Drop for PlaceGuard {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.positions.inner.places.lock().remove(&slot);
+            self.positions.inner.freed.notify_waiters();
+        }
     }
 }

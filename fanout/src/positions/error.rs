@@ -1,6 +1,8 @@
 //! What the decoder refused, or could not be asked.
 
-/// A question to the decoder about slots failed.
+use tonic::{Code, Status};
+
+/// A question to the decoder failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PositionsError {
     /// The decoder can't be reached.
@@ -10,35 +12,35 @@ pub enum PositionsError {
         address: String,
         /// What happened.
         #[source]
-        source: tonic::Status,
+        source: Box<Status>,
     },
-    /// There is no such slot. SQLSTATE 42704.
+    /// There is no such slot.
     #[error("replication slot \"{slot}\" does not exist")]
     UnknownSlot {
         /// Its name.
         slot: String,
     },
-    /// There is one already. SQLSTATE 42710.
+    /// There is one already.
     #[error("replication slot \"{slot}\" already exists")]
     SlotExists {
         /// Its name.
         slot: String,
     },
-    /// Another connection has it. SQLSTATE 55006.
-    #[error("replication slot \"{slot}\" is active")]
+    /// Another connection has it.
+    #[error("replication slot \"{slot}\" is active: {holder}")]
     SlotInUse {
         /// Its name.
         slot: String,
         /// What the decoder said, or who has it on this fanout.
         holder: String,
     },
-    /// The name is none, or the start position can't be had. SQLSTATE 42602 or 55000.
+    /// The decoder refused, for a reason that concerns neither the slot's existence nor its use.
     #[error("{message}")]
     Refused {
         /// The decoder's words.
         message: String,
-        /// SQLSTATE.
-        sqlstate: &'static str,
+        /// What kind of refusal it is.
+        code: Code,
     },
 }
 
@@ -51,7 +53,49 @@ impl PositionsError {
             Self::UnknownSlot { .. } => "42704",
             Self::SlotExists { .. } => "42710",
             Self::SlotInUse { .. } => "55006",
-            Self::Refused { sqlstate, .. } => sqlstate,
+            Self::Refused { code, .. } => match code {
+                Code::InvalidArgument => "42602",
+                Code::OutOfRange | Code::FailedPrecondition => "55000",
+                Code::ResourceExhausted => "53400",
+                Code::PermissionDenied => "42501",
+                _ => "XX000",
+            },
         }
+    }
+
+    /// What a failed call means that concerned `slot`, if it concerned one.
+    pub(super) fn from_status(status: Status, address: &str, slot: Option<&str>) -> Self {
+        let named = slot.map(str::to_owned);
+        match (status.code(), named) {
+            (Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled, _) => {
+                Self::Unavailable {
+                    address: address.to_owned(),
+                    source: Box::new(status),
+                }
+            }
+            (Code::NotFound, Some(slot)) => Self::UnknownSlot { slot },
+            (Code::AlreadyExists, Some(slot)) => Self::SlotExists { slot },
+            (Code::FailedPrecondition, Some(slot)) => Self::SlotInUse {
+                slot,
+                holder: status.message().to_owned(),
+            },
+            (code, _) => Self::Refused {
+                message: status.message().to_owned(),
+                code,
+            },
+        }
+    }
+}
+
+impl From<PositionsError> for Status {
+    fn from(error: PositionsError) -> Self {
+        let code = match &error {
+            PositionsError::Unavailable { .. } => Code::Unavailable,
+            PositionsError::UnknownSlot { .. } => Code::NotFound,
+            PositionsError::SlotExists { .. } => Code::AlreadyExists,
+            PositionsError::SlotInUse { .. } => Code::FailedPrecondition,
+            PositionsError::Refused { code, .. } => *code,
+        };
+        Self::new(code, error.to_string())
     }
 }

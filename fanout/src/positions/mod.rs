@@ -9,7 +9,11 @@
 mod client;
 mod error;
 mod lease;
+mod report;
+mod round;
 
-pub use client::{NewSlot, Positions};
+pub use client::{InvalidAddress, NewSlot, Positions};
 pub use error::PositionsError;
 pub use lease::Lease;
+pub use report::report;
+pub(crate) use round::whole_transaction;

@@ -1,75 +1,14 @@
 //! A subscriber's way through the log.
 
 use pg_proto::Lsn;
+use storage_format::log::{Cursor, Step as CursorStep};
+use tokio::sync::watch;
 
-use crate::emit::{EmitOptions, Output};
+use crate::emit::{Emitter, Outcome, Output, Step};
 use crate::error::StreamError;
-use crate::selection::SelectionSpec;
 
-/// A position that the log has not reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ahead {
-    /// Is an error.
-    #[default]
-    Refuse,
-    /// Is waited for, as a walsender does.
-    Wait,
-}
-
-/// What a subscriber asked for.
-#[derive(Clone, Debug, Default)]
-pub struct StreamOptions {
-    /// Which changes.
-    pub selection: SelectionSpec,
-    /// From where on, and what beside rows.
-    pub emit: EmitOptions,
-    /// Whether the start may lie ahead of the log's end.
-    pub ahead: Ahead,
-}
-
-/// Opens streams over one log. Cloning is cheap.
-#[derive(Clone, Debug)]
-pub struct Replay {}
-
-impl Replay {
-    /// A stream from `options.emit.start` on.
-    ///
-    /// Fails if that position is not kept, or if a publication is, as of the log's head, one that can't be
-    /// served exactly. Names that the head's catalog does not have are no error here:
-    /// see [`Self::unknown_publications`].
-    pub fn open(&self, options: StreamOptions) -> Result<Stream, StreamError> {
-        let StreamOptions { emit, .. } = options;
-        Err(StreamError::NotReached {
-            asked: emit.start,
-            oldest: self.oldest(),
-            newest: self.head(),
-        })
-    }
-
-    /// Those of the names that are no publication as of the log's head. When there are any, let the decoder look
-    /// ([`crate::positions::Positions::refresh_catalog`]), wait until [`Self::reached`] that position, and ask again.
-    pub fn unknown_publications(&self, names: &[String]) -> Result<Vec<String>, StreamError> {
-        Ok(names.to_vec())
-    }
-
-    /// Returns when the log's head is at or behind `lsn`.
-    pub async fn reached(&self, lsn: Lsn) -> Result<(), StreamError> {
-        let _ = lsn;
-        Ok(())
-    }
-
-    /// End of what is served: durable or written, as the configuration says.
-    #[must_use]
-    pub fn head(&self) -> Lsn {
-        Lsn::INVALID
-    }
-
-    /// The first position that a stream can start from.
-    #[must_use]
-    pub fn oldest(&self) -> Lsn {
-        Lsn::INVALID
-    }
-}
+/// Most blocks that are skipped in one step, so that one subscriber of little does not keep a thread for long.
+const SKIPPED_MAX: usize = 256;
 
 /// What [`Stream::advance`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,52 +21,90 @@ pub enum Advance {
     End,
 }
 
-/// What was handed over in one step.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
-    /// Rows, truncates and messages.
-    pub changes: u64,
-    /// COMMITs.
-    pub commits: u64,
-    /// To be told to the subscriber; empty as a rule.
-    pub warnings: Vec<Warning>,
-}
-
-/// Something that a subscriber should know and that does not end its stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// The publication does not exist here; PostgreSQL 18 says `skipped loading publication "x"`, SQLSTATE 55000.
-    PublicationSkipped(String),
-}
-
 /// One subscriber's way through the log. See the [module](super) for how it is driven.
 #[derive(Debug)]
 pub struct Stream {
-    position: Lsn,
+    cursor: Cursor,
+    emitter: Emitter,
+    head: watch::Receiver<Lsn>,
+    ended: bool,
 }
 
 impl Stream {
+    pub(super) const fn new(cursor: Cursor, emitter: Emitter, head: watch::Receiver<Lsn>) -> Self {
+        Self {
+            cursor,
+            emitter,
+            head,
+            ended: false,
+        }
+    }
+
     /// Hands the next block's changes to `out`, if there is one. Never waits; works on one block at most.
     pub fn advance(&mut self, out: &mut impl Output) -> Result<Advance, StreamError> {
-        let _ = out;
-        Ok(Advance::AtHead)
+        if self.ended || self.emitter.ended() {
+            return Ok(Advance::End);
+        }
+        match self.step(out)? {
+            Advance::AtHead => {
+                // What comes between looking at the log and waiting must wake this stream: first note how far
+                // the head has been told, then look again.
+                self.head.mark_unchanged();
+                self.step(out)
+            }
+            other => Ok(other),
+        }
     }
 
     /// Returns when there may be more than there was at the last [`Self::advance`]. Cancel safe.
     pub async fn head_moved(&mut self) -> Result<(), StreamError> {
-        Ok(())
+        let moved = self.head.changed().await;
+        moved.map_err(|_| StreamError::ShuttingDown)
     }
 
     /// Every transaction whose commit is below this was handed over whole, as far as it concerns this
     /// subscriber. Never goes back.
     #[must_use]
     pub const fn position(&self) -> Lsn {
-        self.position
+        self.emitter.position()
     }
 
     /// The commit position of the transaction whose BEGIN was handed over and whose COMMIT was not.
     #[must_use]
     pub const fn open_transaction(&self) -> Option<Lsn> {
-        None
+        self.emitter.open_transaction()
+    }
+
+    fn step(&mut self, out: &mut impl Output) -> Result<Advance, StreamError> {
+        let emitter = &self.emitter;
+        let wanted = |header: &_, relations: &[_]| emitter.needs(header, relations);
+        let block = match self.cursor.step_with(&wanted, SKIPPED_MAX)? {
+            CursorStep::Block(block) => block,
+            CursorStep::Skipped => {
+                self.emitter.passed(self.cursor.position());
+                return Ok(self.moved(Step::default()));
+            }
+            CursorStep::Head => {
+                self.emitter.passed(self.cursor.position());
+                return Ok(if self.emitter.ended() {
+                    Advance::End
+                } else {
+                    Advance::AtHead
+                });
+            }
+        };
+        self.emitter.set_start(self.cursor.start());
+        let outcome = self.emitter.block(&block, self.cursor.catalog(), out)?;
+        Ok(match outcome {
+            Outcome::On(step) => self.moved(step),
+            Outcome::End(step) => {
+                self.ended = true;
+                self.moved(step)
+            }
+        })
+    }
+
+    const fn moved(&self, step: Step) -> Advance {
+        Advance::Moved(step)
     }
 }

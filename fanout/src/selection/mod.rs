@@ -1,5 +1,15 @@
 //! Which changes a subscriber gets.
+//!
+//! A [`SelectionSpec`] is what was asked for. A [`Selection`] evaluates it as of one place of the log after
+//! another: publications and relations are those of the log's catalog at that place, so that a change of a
+//! publication takes effect exactly where it stands in commit order. What a publication asks for and this build can't
+//! do exactly is refused by name ([`Unsupported`]), never left out.
 
+mod compiled;
+mod decision;
+mod rules;
 mod spec;
 
+pub use compiled::{Selection, check_supported};
+pub use decision::{Actions, Decision, Feature, Unsupported};
 pub use spec::{Publications, SelectionSpec, TableName};

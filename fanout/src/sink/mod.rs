@@ -7,9 +7,15 @@
 //! `Endpoint::serve(self, shutdown: CancellationToken)`, which returns when `shutdown` was cancelled and every
 //! subscriber has everything that was there by then, or had its time.
 
-use std::sync::Arc;
+pub mod grpc;
 
-use crate::positions::Positions;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pg_proto::Lsn;
+
+use crate::error::StreamError;
+use crate::positions::{Positions, PositionsError};
 use crate::replay::Replay;
 use crate::subscriber::Subscribers;
 
@@ -24,4 +30,76 @@ pub struct Services {
     pub subscribers: Subscribers,
     /// All settings.
     pub config: Arc<service::config::Config>,
+}
+
+/// The publications that a subscriber named could not be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum PublicationsError {
+    /// Not in the log.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// Not at the source: the decoder did not answer.
+    #[error("publication \"{name}\" is not known here, and the source can't be asked for it")]
+    Positions {
+        /// One that is not known.
+        name: String,
+        /// Why the source can't be asked.
+        source: PositionsError,
+    },
+    /// The decoder looked, and the log did not come to the position that it named.
+    #[error(
+        "the log does not reach {lsn}, where publication \"{name}\" would be known, within {seconds} s"
+    )]
+    NotReached {
+        /// One that is not known.
+        name: String,
+        /// The position.
+        lsn: Lsn,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+}
+
+impl PublicationsError {
+    /// The SQLSTATE for it.
+    #[must_use]
+    pub const fn sqlstate(&self) -> &'static str {
+        match self {
+            Self::Stream(error) => error.sqlstate(),
+            Self::Positions { source, .. } => source.sqlstate(),
+            Self::NotReached { .. } => "55000",
+        }
+    }
+}
+
+/// Longest time for the log to come to where the decoder has seen the publications.
+const CATALOG_WAIT: Duration = Duration::from_secs(10);
+
+impl Services {
+    /// Those of the names that are no publication of the source. If the log does not know one, the decoder is asked to
+    /// look first, so that a publication that was made a moment ago is found.
+    pub async fn unknown_publications(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<String>, PublicationsError> {
+        let unknown = self.replay.unknown_publications(names)?;
+        let Some(name) = unknown.first().cloned() else {
+            return Ok(unknown);
+        };
+        let lsn = match self.positions.refresh_catalog().await {
+            Ok(lsn) => lsn,
+            Err(source) => return Err(PublicationsError::Positions { name, source }),
+        };
+        match tokio::time::timeout(CATALOG_WAIT, self.replay.reached(lsn)).await {
+            Ok(reached) => reached?,
+            Err(_) => {
+                return Err(PublicationsError::NotReached {
+                    name,
+                    lsn,
+                    seconds: CATALOG_WAIT.as_secs(),
+                });
+            }
+        }
+        Ok(self.replay.unknown_publications(names)?)
+    }
 }

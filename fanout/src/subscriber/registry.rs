@@ -77,7 +77,17 @@ impl Subscriber {
 
     /// Everything below `position` has been written to its socket; `changes` and `bytes` since the last call.
     pub fn sent(&self, position: Lsn, changes: u64, bytes: u64) {
+        self.set_sent(position);
+        self.count(changes, bytes);
+    }
+
+    /// Everything below `position` has been written to its socket.
+    pub fn set_sent(&self, position: Lsn) {
         self.sent.store(position.0, Ordering::Relaxed);
+    }
+
+    /// Changes and bytes that were written to its socket.
+    pub fn count(&self, changes: u64, bytes: u64) {
         self.changes.fetch_add(changes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -1,0 +1,336 @@
+//! The state of one subscriber's way through the log.
+
+use std::sync::Arc;
+
+use pg_proto::{Lsn, Oid};
+use storage_format::block::{Block, BlockFlags, BlockHeader, BlockKind};
+use storage_format::catalog::Catalog;
+use storage_format::record::RecordKind;
+
+use super::announced::Announced;
+use super::transaction::Transaction;
+use super::walk::Walk;
+use super::{EmitOptions, MissingPublication, Output};
+use crate::error::StreamError;
+use crate::selection::{Actions, Selection, Unsupported};
+
+/// What was handed over in one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Rows, truncates and messages.
+    pub changes: u64,
+    /// COMMITs.
+    pub commits: u64,
+    /// To be told to the subscriber; empty as a rule.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something that a subscriber should know and that does not end its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The publication does not exist here; PostgreSQL 18 says `skipped loading publication "x"`, SQLSTATE 55000.
+    PublicationSkipped(String),
+}
+
+/// Whether the stream goes on behind a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It does.
+    On(Step),
+    /// [`EmitOptions::end`] was reached in the block; this was handed over before it.
+    End(Step),
+}
+
+/// What holds for one relation of the block at hand.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) oid: Oid,
+    pub(super) passes: Actions,
+    pub(super) refused: Actions,
+    pub(super) refusal: Option<Arc<Unsupported>>,
+    /// Whether the connection knows the relation as it is now.
+    pub(super) announced: bool,
+}
+
+/// One subscriber's state: its options, the catalog in force, the relations that its connection knows, the
+/// transaction at hand.
+#[derive(Debug)]
+pub(crate) struct Emitter {
+    pub(super) options: EmitOptions,
+    pub(super) selection: Selection,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) announced: Announced,
+    pub(super) transaction: Transaction,
+    /// One for each relation of the block at hand, in its order.
+    pub(super) lanes: Vec<Lane>,
+    position: Lsn,
+    warned: Vec<String>,
+    /// For tests: every block is walked record by record.
+    walk_always: bool,
+}
+
+impl Emitter {
+    /// A subscriber that begins where the log is at `position`.
+    pub(crate) fn new(
+        options: EmitOptions,
+        selection: Selection,
+        catalog: Arc<Catalog>,
+        position: Lsn,
+    ) -> Self {
+        Self {
+            options,
+            selection,
+            catalog,
+            announced: Announced::default(),
+            transaction: Transaction::None,
+            lanes: Vec::new(),
+            position,
+            warned: Vec::new(),
+            walk_always: false,
+        }
+    }
+
+    /// Every transaction whose commit is below this was handed over whole, as far as it passes.
+    pub(crate) const fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// The log is read from `start` on, which may have moved: the cursor looks its place up anew after a restart of
+    /// the decoder, and what lies before it was handed over already.
+    pub(crate) fn set_start(&mut self, start: Lsn) {
+        self.options.start = self.options.start.max(start);
+    }
+
+    /// The log was followed to `position` without anything that passes.
+    pub(crate) fn passed(&mut self, position: Lsn) {
+        self.position = self.position.max(position);
+    }
+
+    /// Whether [`EmitOptions::end`] is behind.
+    pub(crate) fn ended(&self) -> bool {
+        self.options.end.is_some_and(|end| self.position >= end)
+    }
+
+    /// Where the transaction commits whose BEGIN was handed over and whose COMMIT was not.
+    pub(crate) const fn open_transaction(&self) -> Option<Lsn> {
+        match self.transaction {
+            Transaction::Sent { commit_lsn } => Some(commit_lsn),
+            _ => None,
+        }
+    }
+
+    /// Hands over what passes of a block. `catalog` is the version as of its start.
+    pub(crate) fn block(
+        &mut self,
+        block: &Block,
+        catalog: &Arc<Catalog>,
+        out: &mut impl Output,
+    ) -> Result<Outcome, StreamError> {
+        let header = block.header();
+        self.set_catalog(catalog);
+        if header.kind != BlockKind::Data {
+            self.passed(header.end_lsn);
+            return Ok(Outcome::On(self.step()));
+        }
+        self.enter(header)?;
+        self.open_lanes(block.relations());
+        let outcome = if self.passes_whole(block) && !self.walk_always {
+            Outcome::On(self.hand_over(block, out))
+        } else {
+            Walk::new(self, block, out).run()?
+        };
+        out.end_block(block);
+        if let Outcome::On(_) = outcome {
+            self.passed(header.end_lsn);
+        }
+        Ok(outcome)
+    }
+
+    /// Whether anything of a block can matter, judged without its body. A block that changes the catalog always
+    /// does. No transaction may lose its BEGIN or COMMIT: a block is needed if it holds one that this subscriber has
+    /// or may get.
+    pub(crate) fn needs(&self, header: &BlockHeader, relations: &[Oid]) -> bool {
+        if header.kind != BlockKind::Data || header.flags.contains(BlockFlags::HAS_CATALOG) {
+            return true;
+        }
+        if header.last_commit_lsn < self.options.start {
+            return false;
+        }
+        let continues = header.flags.contains(BlockFlags::CONTINUES);
+        let open_end = header.flags.contains(BlockFlags::OPEN_END);
+        let inside = continues && open_end && header.first_commit_lsn == header.last_commit_lsn;
+        if inside && matches!(self.transaction, Transaction::Skipped) {
+            return false;
+        }
+        let has_commit = continues && matches!(self.transaction, Transaction::Sent { .. });
+        if !inside && (has_commit || open_end) {
+            return true;
+        }
+        let end_inside = self
+            .options
+            .end
+            .is_some_and(|end| header.last_commit_lsn >= end);
+        let messages = self.options.messages && header.flags.contains(BlockFlags::HAS_MESSAGES);
+        end_inside || messages || self.fails_on_rows() || self.any_passes(relations)
+    }
+
+    /// Another version of the catalog is in force.
+    pub(super) fn set_catalog(&mut self, catalog: &Arc<Catalog>) {
+        if !Arc::ptr_eq(&self.catalog, catalog) {
+            self.catalog = Arc::clone(catalog);
+            self.selection.set_catalog(catalog);
+        }
+    }
+
+    /// Applies a record of the catalog in its place. True if anything changed.
+    pub(super) fn apply(&mut self, kind: RecordKind, payload: &[u8]) -> Result<bool, StreamError> {
+        let changed = Catalog::apply(&mut self.catalog, kind, payload)?;
+        if changed {
+            self.selection.set_catalog(&self.catalog);
+            self.refresh_lanes();
+        }
+        Ok(changed)
+    }
+
+    /// Whether any row ends the stream, since a publication is missing.
+    pub(super) fn fails_on_rows(&self) -> bool {
+        self.options.missing_publication == MissingPublication::Fail
+            && !self.selection.missing().is_empty()
+    }
+
+    /// An empty step, with what there is to be said about the publications in force.
+    pub(super) fn step(&mut self) -> Step {
+        let mut step = Step::default();
+        if self.options.missing_publication == MissingPublication::Skip {
+            for name in self.selection.missing() {
+                if !self.warned.contains(name) {
+                    self.warned.push(name.clone());
+                    step.warnings
+                        .push(Warning::PublicationSkipped(name.clone()));
+                }
+            }
+        }
+        step
+    }
+
+    /// Brings the transaction at hand in line with where the block begins. What was not needed may have been left
+    /// out in between, but never a block with the COMMIT of a transaction that was sent in part.
+    fn enter(&mut self, header: &BlockHeader) -> Result<(), StreamError> {
+        let continues = header.flags.contains(BlockFlags::CONTINUES);
+        match (&self.transaction, continues) {
+            (Transaction::None, false) => {}
+            (Transaction::None, true) if header.first_commit_lsn < self.options.start => {
+                self.transaction = Transaction::Skipped;
+            }
+            (Transaction::None, true) => {
+                return Err(self.broken("a block goes on with a transaction that did not begin"));
+            }
+            (Transaction::Skipped | Transaction::Waiting(_), false) => {
+                self.transaction = Transaction::None;
+            }
+            (Transaction::Skipped | Transaction::Waiting(_), true) => {}
+            (Transaction::Sent { commit_lsn }, true) if *commit_lsn == header.first_commit_lsn => {}
+            (Transaction::Sent { .. }, _) => {
+                return Err(self.broken("a transaction ends without its COMMIT"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) const fn broken(&self, what: &'static str) -> StreamError {
+        StreamError::Broken {
+            position: self.position,
+            what,
+        }
+    }
+
+    fn open_lanes(&mut self, relations: &[Oid]) {
+        self.lanes.clear();
+        for &oid in relations {
+            let decision = self.selection.decide(oid, &self.catalog);
+            self.lanes.push(Lane {
+                oid,
+                passes: decision.passes,
+                refused: decision.refused,
+                refusal: decision.refusal.clone(),
+                announced: self.announced.is_current(oid, &self.catalog),
+            });
+        }
+    }
+
+    fn refresh_lanes(&mut self) {
+        for lane in &mut self.lanes {
+            let decision = self.selection.decide(lane.oid, &self.catalog);
+            lane.passes = decision.passes;
+            lane.refused = decision.refused;
+            lane.refusal.clone_from(&decision.refusal);
+            lane.announced = self.announced.is_current(lane.oid, &self.catalog);
+        }
+    }
+
+    fn any_passes(&self, relations: &[Oid]) -> bool {
+        relations.iter().any(|oid| {
+            // What was never decided is looked at once.
+            self.selection
+                .decided(*oid)
+                .is_none_or(|decision| !decision.passes.is_empty() || !decision.refused.is_empty())
+        })
+    }
+
+    /// Whether every byte of the block's frames is sent, in this order and with nothing between: the result is the
+    /// same as that of walking it.
+    fn passes_whole(&self, block: &Block) -> bool {
+        let header = block.header();
+        let has = |flag| header.flags.contains(flag);
+        let options = &self.options;
+        // A message that stands alone at the start itself was sent before.
+        let before = header.first_commit_lsn < options.start
+            || (header.first_commit_lsn == options.start && has(BlockFlags::HAS_MESSAGES));
+        let odd = before
+            || has(BlockFlags::HAS_CATALOG)
+            || has(BlockFlags::HAS_TRUNCATE)
+            || (has(BlockFlags::HAS_MESSAGES) && !options.messages)
+            || (has(BlockFlags::HAS_ORIGIN) && options.local_origin_only);
+        if odd
+            || options.end.is_some_and(|end| header.last_commit_lsn >= end)
+            || self.fails_on_rows()
+        {
+            return false;
+        }
+        let begun = !has(BlockFlags::CONTINUES) || self.open_transaction().is_some();
+        begun
+            && self
+                .lanes
+                .iter()
+                .all(|lane| lane.announced && lane.passes.contains(Actions::ROWS))
+            && (!has(BlockFlags::OPEN_END) || ends_behind_an_event(block))
+    }
+
+    fn hand_over(&mut self, block: &Block, out: &mut impl Output) -> Step {
+        let header = block.header();
+        out.whole(block);
+        self.transaction = if header.flags.contains(BlockFlags::OPEN_END) {
+            Transaction::Sent {
+                commit_lsn: header.last_commit_lsn,
+            }
+        } else {
+            Transaction::None
+        };
+        Step {
+            changes: header.event_count.into(),
+            commits: header.transaction_count.into(),
+            ..self.step()
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn walk_always(&mut self) {
+        self.walk_always = true;
+    }
+}
+
+/// Whether the transaction that is open behind the block has something in it already: then its BEGIN does not wait.
+fn ends_behind_an_event(block: &Block) -> bool {
+    let last = block.entries().last().and_then(|entry| entry.kind());
+    last.is_some_and(RecordKind::is_event)
+}

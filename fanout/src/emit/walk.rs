@@ -1,0 +1,311 @@
+//! A block, record by record.
+
+use pg_proto::pgoutput::{self, Framing, Message};
+use pg_proto::{Lsn, Oid};
+use storage_format::block::{Block, BlockFlags, Entry};
+use storage_format::record::RecordKind;
+
+use super::emitter::{Emitter, Outcome, Step};
+use super::transaction::{Opening, Transaction};
+use super::{Made, Output, wire};
+use crate::error::StreamError;
+use crate::selection::Actions;
+
+/// A walk through one block.
+pub(super) struct Walk<'a, O> {
+    emitter: &'a mut Emitter,
+    block: &'a Block,
+    out: &'a mut O,
+    /// Number of the next event in its transaction.
+    ordinal: u64,
+    step: Step,
+}
+
+/// Whether the walk goes on.
+enum Next {
+    On,
+    End,
+}
+
+impl<'a, O: Output> Walk<'a, O> {
+    pub(super) fn new(emitter: &'a mut Emitter, block: &'a Block, out: &'a mut O) -> Self {
+        let step = emitter.step();
+        Self {
+            emitter,
+            block,
+            out,
+            ordinal: block.header().first_ordinal,
+            step,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Outcome, StreamError> {
+        for entry in self.block.entries() {
+            if let Next::End = self.record(&entry)? {
+                return Ok(Outcome::End(self.step));
+            }
+        }
+        if let Transaction::Waiting(opening) = &mut self.emitter.transaction {
+            opening.keep(self.block);
+        }
+        let open = !matches!(self.emitter.transaction, Transaction::None);
+        if open != self.block.header().flags.contains(BlockFlags::OPEN_END) {
+            let what = "a block's records do not end where its header says";
+            return Err(self.emitter.broken(what));
+        }
+        Ok(Outcome::On(self.step))
+    }
+
+    fn record(&mut self, entry: &Entry) -> Result<Next, StreamError> {
+        // A kind of a later format: nothing that this build could send.
+        let Some(kind) = entry.kind() else {
+            return Ok(Next::On);
+        };
+        match kind {
+            RecordKind::Insert | RecordKind::Update | RecordKind::Delete => {
+                self.row(entry, Actions::of(kind))?;
+            }
+            RecordKind::Begin => return self.begin(entry),
+            RecordKind::Commit => self.commit(entry),
+            RecordKind::Origin => self.origin(entry),
+            RecordKind::Truncate => self.truncate(entry)?,
+            RecordKind::Message => return self.message(entry),
+            RecordKind::Relation
+            | RecordKind::Type
+            | RecordKind::Publications
+            | RecordKind::ServerParameters => {
+                if self.emitter.apply(kind, self.block.payload(entry))? {
+                    self.warn();
+                }
+            }
+            RecordKind::BeginPrepare
+            | RecordKind::Prepare
+            | RecordKind::CommitPrepared
+            | RecordKind::RollbackPrepared => {
+                return Err(self
+                    .emitter
+                    .broken("a prepared transaction, which this version does not store"));
+            }
+        }
+        Ok(Next::On)
+    }
+
+    fn begin(&mut self, entry: &Entry) -> Result<Next, StreamError> {
+        let Message::Begin(begin) = self.decode(entry)? else {
+            return Err(self
+                .emitter
+                .broken("a BEGIN record without a BEGIN message"));
+        };
+        let options = &self.emitter.options;
+        let commit_lsn = begin.final_lsn;
+        if options.end.is_some_and(|end| commit_lsn >= end) {
+            return Ok(Next::End);
+        }
+        self.emitter.transaction = if commit_lsn < options.start {
+            Transaction::Skipped
+        } else {
+            Transaction::Waiting(Opening::new(commit_lsn, *entry))
+        };
+        self.ordinal = 0;
+        Ok(Next::On)
+    }
+
+    fn origin(&mut self, entry: &Entry) {
+        if self.emitter.options.local_origin_only {
+            self.emitter.transaction = Transaction::Skipped;
+        } else if let Transaction::Waiting(opening) = &mut self.emitter.transaction {
+            opening.set_origin(*entry);
+        }
+    }
+
+    fn commit(&mut self, entry: &Entry) {
+        if let Transaction::Sent { .. } = self.emitter.transaction {
+            self.out.entry(self.block, entry, 0);
+            self.step.commits += 1;
+        }
+        self.emitter.transaction = Transaction::None;
+    }
+
+    fn row(&mut self, entry: &Entry, action: Actions) -> Result<(), StreamError> {
+        let ordinal = self.next_ordinal();
+        if !self.sends()? {
+            return Ok(());
+        }
+        let index = usize::from(entry.relation);
+        let Some(lane) = self.emitter.lanes.get(index) else {
+            let what = "a row names a relation that its block does not list";
+            return Err(self.emitter.broken(what));
+        };
+        if lane.refused.intersects(action) {
+            return Err(lane.refusal.clone().map_or_else(
+                || {
+                    self.emitter
+                        .broken("a relation is refused without a reason")
+                },
+                StreamError::Unsupported,
+            ));
+        }
+        if !lane.passes.contains(action) {
+            return Ok(());
+        }
+        let (oid, announced) = (lane.oid, lane.announced);
+        self.open();
+        if !announced {
+            self.announce(oid, entry)?;
+        }
+        self.out.entry(self.block, entry, ordinal);
+        self.step.changes += 1;
+        Ok(())
+    }
+
+    /// Sends a TRUNCATE of those relations that pass, if there are any.
+    fn truncate(&mut self, entry: &Entry) -> Result<(), StreamError> {
+        let ordinal = self.next_ordinal();
+        if !self.sends()? {
+            return Ok(());
+        }
+        let Message::Truncate(truncate) = self.decode(entry)? else {
+            return Err(self
+                .emitter
+                .broken("a TRUNCATE record without a TRUNCATE message"));
+        };
+        let mut passing = Vec::new();
+        for oid in truncate.relations() {
+            let emitter = &mut *self.emitter;
+            let decision = emitter.selection.decide(oid, &emitter.catalog);
+            if decision.refused.intersects(Actions::TRUNCATE) {
+                if let Some(refusal) = &decision.refusal {
+                    return Err(StreamError::Unsupported(refusal.clone()));
+                }
+            }
+            if decision.passes.contains(Actions::TRUNCATE) {
+                passing.push(oid);
+            }
+        }
+        if passing.is_empty() {
+            return Ok(());
+        }
+        self.open();
+        for &oid in &passing {
+            if !self
+                .emitter
+                .announced
+                .is_current(oid, &self.emitter.catalog)
+            {
+                self.announce(oid, entry)?;
+            }
+        }
+        if passing.len() == truncate.relations().len() {
+            self.out.entry(self.block, entry, ordinal);
+        } else {
+            let frame = wire::truncate(self.block.frame(entry), &truncate, &passing);
+            let kind = RecordKind::Truncate;
+            let made = Made {
+                kind,
+                ordinal,
+                frame,
+            };
+            self.out.made(self.block, made);
+        }
+        self.step.changes += 1;
+        Ok(())
+    }
+
+    fn message(&mut self, entry: &Entry) -> Result<Next, StreamError> {
+        let Message::LogicalMessage(message) = self.decode(entry)? else {
+            return Err(self
+                .emitter
+                .broken("a message record without a logical message"));
+        };
+        if !message.transactional {
+            return Ok(self.lone_message(entry, message.lsn));
+        }
+        let ordinal = self.next_ordinal();
+        let skipped = matches!(self.emitter.transaction, Transaction::Skipped);
+        if self.emitter.options.messages && !skipped {
+            self.open();
+            self.out.entry(self.block, entry, ordinal);
+            self.step.changes += 1;
+        }
+        Ok(Next::On)
+    }
+
+    /// A message that stands alone, between transactions. `lsn` is the end of its record, so it lies behind the
+    /// start only if it is greater.
+    fn lone_message(&mut self, entry: &Entry, lsn: Lsn) -> Next {
+        let options = &self.emitter.options;
+        if options.end.is_some_and(|end| lsn > end) {
+            return Next::End;
+        }
+        if options.messages && lsn > options.start {
+            self.out.entry(self.block, entry, 0);
+            self.step.changes += 1;
+        }
+        Next::On
+    }
+
+    /// Whether rows of the transaction at hand are looked at.
+    fn sends(&self) -> Result<bool, StreamError> {
+        if matches!(self.emitter.transaction, Transaction::Skipped) {
+            return Ok(false);
+        }
+        if self.emitter.fails_on_rows() {
+            let name = self.emitter.selection.missing().first();
+            return Err(StreamError::UnknownPublication {
+                name: name.cloned().unwrap_or_default(),
+            });
+        }
+        Ok(true)
+    }
+
+    /// Sends the BEGIN if it waits.
+    fn open(&mut self) {
+        let transaction = &mut self.emitter.transaction;
+        if !matches!(transaction, Transaction::Waiting(_)) {
+            return;
+        }
+        if let Transaction::Waiting(opening) = std::mem::replace(transaction, Transaction::None) {
+            *transaction = opening.send(self.block, self.out);
+        }
+    }
+
+    /// Sends a relation's types and the relation, in the version in force.
+    fn announce(&mut self, oid: Oid, near: &Entry) -> Result<(), StreamError> {
+        let emitter = &mut *self.emitter;
+        let Some((types, schema)) = emitter.announced.announce(oid, &emitter.catalog) else {
+            return Err(emitter.broken("a change of a relation that the log does not describe"));
+        };
+        let near = self.block.frame(near);
+        let messages = types.iter().map(|one| (RecordKind::Type, &one.message));
+        for (kind, message) in messages.chain([(RecordKind::Relation, &schema.message)]) {
+            let made = Made {
+                kind,
+                ordinal: 0,
+                frame: wire::description(message, near),
+            };
+            self.out.made(self.block, made);
+        }
+        let lanes = self.emitter.lanes.iter_mut();
+        for lane in lanes.filter(|lane| lane.oid == oid) {
+            lane.announced = true;
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self) {
+        let Step { warnings, .. } = self.emitter.step();
+        self.step.warnings.extend(warnings);
+    }
+
+    const fn next_ordinal(&mut self) -> u64 {
+        let ordinal = self.ordinal;
+        self.ordinal += 1;
+        ordinal
+    }
+
+    fn decode(&self, entry: &Entry) -> Result<Message<'a>, StreamError> {
+        let position = self.emitter.position();
+        pgoutput::decode(self.block.payload(entry), Framing::Plain)
+            .map_err(|source| StreamError::Unreadable { position, source })
+    }
+}

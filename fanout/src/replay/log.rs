@@ -1,0 +1,149 @@
+//! The log that all streams of this process share.
+
+use std::sync::Arc;
+
+use pg_proto::{Lsn, PgTimestamp};
+use storage_format::Identity;
+use storage_format::catalog::Catalog;
+use storage_format::log::{Cursor, Kept, Log, SeekError};
+use tokio::sync::watch;
+
+use super::Stream;
+use super::catalog::HeadCatalog;
+use crate::emit::{EmitOptions, Emitter};
+use crate::error::StreamError;
+use crate::selection::{Publications, Selection, SelectionSpec, check_supported};
+
+/// A position that the log has not reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ahead {
+    /// Is an error.
+    #[default]
+    Refuse,
+    /// Is waited for, as a walsender does.
+    Wait,
+}
+
+/// What a subscriber asked for.
+#[derive(Clone, Debug, Default)]
+pub struct StreamOptions {
+    /// Which changes.
+    pub selection: SelectionSpec,
+    /// From where on, and what beside rows.
+    pub emit: EmitOptions,
+    /// Whether the start may lie ahead of the log's end.
+    pub ahead: Ahead,
+}
+
+/// Opens streams over one log. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    log: Arc<Log>,
+    head: watch::Receiver<Lsn>,
+    catalog: Arc<HeadCatalog>,
+}
+
+impl Replay {
+    /// Over `log`, whose head is told by `head`.
+    #[must_use]
+    pub fn new(log: Arc<Log>, head: watch::Receiver<Lsn>) -> Self {
+        let catalog = Arc::new(HeadCatalog::new(Arc::clone(&log)));
+        Self { log, head, catalog }
+    }
+
+    /// A stream from `options.emit.start` on.
+    ///
+    /// Fails if that position is not kept, or if a publication is, as of the log's head, one that can't be
+    /// served exactly. Names that the head's catalog does not have are no error here:
+    /// see [`Self::unknown_publications`].
+    pub fn open(&self, options: StreamOptions) -> Result<Stream, StreamError> {
+        let StreamOptions {
+            selection,
+            emit,
+            ahead,
+        } = options;
+        check_supported(&selection, &*self.catalog()?).map_err(StreamError::Unsupported)?;
+        let cursor = self.seek(emit.start, ahead)?;
+        let catalog = Arc::clone(cursor.catalog());
+        let selection = Selection::new(selection, &catalog);
+        let emitter = Emitter::new(emit, selection, catalog, cursor.position());
+        Ok(Stream::new(cursor, emitter, self.head.clone()))
+    }
+
+    /// Those of the names that are no publication as of the log's head. When there are any, let the decoder look:
+    /// [`Services::unknown_publications`](crate::sink::Services::unknown_publications) does.
+    pub fn unknown_publications(&self, names: &[String]) -> Result<Vec<String>, StreamError> {
+        let catalog = self.catalog()?;
+        let unknown = names
+            .iter()
+            .filter(|name| catalog.publication(name).is_none());
+        Ok(unknown.cloned().collect())
+    }
+
+    /// Fails if the selection, as of the log's head, can't be served exactly.
+    pub fn check_supported(&self, selection: &SelectionSpec) -> Result<(), StreamError> {
+        if selection.publications == Publications::Everything {
+            return Ok(());
+        }
+        check_supported(selection, &*self.catalog()?).map_err(StreamError::Unsupported)
+    }
+
+    /// Returns when the log's head is at or behind `lsn`.
+    pub async fn reached(&self, lsn: Lsn) -> Result<(), StreamError> {
+        let mut head = self.head.clone();
+        let reached = head.wait_for(|head| *head >= lsn).await;
+        reached.map(|_| ()).map_err(|_| StreamError::ShuttingDown)
+    }
+
+    /// End of what is served: durable or written, as the configuration says.
+    #[must_use]
+    pub fn head(&self) -> Lsn {
+        self.log.head().lsn
+    }
+
+    /// The positions that a stream can start from, both included.
+    pub fn kept(&self) -> Result<Kept, StreamError> {
+        Ok(self.log.kept()?)
+    }
+
+    /// The catalog as of the log's head: publications, relations, the source's server parameters.
+    pub fn catalog(&self) -> Result<Arc<Catalog>, StreamError> {
+        self.catalog.get()
+    }
+
+    /// The catalog as of a kept position.
+    pub fn catalog_at(&self, lsn: Lsn) -> Result<Arc<Catalog>, StreamError> {
+        Ok(Arc::clone(self.seek(lsn, Ahead::Refuse)?.catalog()))
+    }
+
+    /// The commit position of the first transaction that committed at or after `time`; the head, if there is none.
+    pub fn position_at(&self, time: PgTimestamp) -> Result<Lsn, StreamError> {
+        Ok(self.log.cursor_at_time(time)?.start())
+    }
+
+    /// Which source's log it is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        self.log.identity()
+    }
+
+    /// The log itself.
+    #[must_use]
+    pub const fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    fn seek(&self, start: Lsn, ahead: Ahead) -> Result<Cursor, StreamError> {
+        match self.log.cursor_at(start) {
+            Err(SeekError::Ahead { newest, .. }) if ahead == Ahead::Wait => {
+                Ok(self.log.cursor_at(newest)?)
+            }
+            Err(SeekError::Ahead { asked, newest }) => Err(StreamError::NotReached {
+                asked,
+                oldest: self.kept()?.oldest,
+                newest,
+            }),
+            cursor => Ok(cursor?),
+        }
+    }
+}

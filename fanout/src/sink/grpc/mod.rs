@@ -1,0 +1,19 @@
+//! The gRPC service `decant.v1.Fanout`, with health and reflection.
+//!
+//! ```text
+//! request ──► feed (one task per stream: Stream ──► Batcher) ──► bounded channel ──► tonic ──► socket
+//! ```
+//!
+//! A client that does not read fills its socket, then the channel of [`feed`], and then its task waits: it reads
+//! no further block. Values of rows are slices of the log's blocks until tonic copies them into its send buffer.
+
+mod batch;
+mod convert;
+mod endpoint;
+mod feed;
+mod request;
+mod service;
+mod slots;
+mod status;
+
+pub use endpoint::Endpoint;

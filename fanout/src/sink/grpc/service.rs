@@ -1,0 +1,273 @@
+//! The calls of `decant.v1.Fanout`.
+
+use std::sync::Arc;
+
+use pg_proto::{Lsn, PgTimestamp};
+use proto::v1;
+use proto::v1::fanout_server::Fanout;
+use storage_format::catalog::{Publication, RelationSchema};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use super::batch::Batcher;
+use super::convert::identity;
+use super::feed::{CHANNEL_BATCHES, Feed};
+use super::request::{From, Wanted};
+use super::slots::ServedSlots;
+use crate::error::StreamError;
+use crate::positions::{Lease, NewSlot, whole_transaction};
+use crate::replay::{Ahead, StreamOptions};
+use crate::selection::{Publications, TableName};
+use crate::sink::Services;
+use crate::subscriber::{Protocol, SubscriberInfo};
+
+/// The service.
+#[derive(Debug)]
+pub(super) struct FanoutService {
+    services: Services,
+    slots: ServedSlots,
+    started_at: PgTimestamp,
+    shutdown: CancellationToken,
+}
+
+impl FanoutService {
+    pub(super) fn new(services: Services, shutdown: CancellationToken) -> Self {
+        Self {
+            services,
+            slots: ServedSlots::default(),
+            started_at: PgTimestamp::now(),
+            shutdown,
+        }
+    }
+
+    /// Where to begin, and the lease if that is a slot's position.
+    async fn start(&self, from: &From) -> Result<(Lsn, Option<Lease>), Status> {
+        let replay = &self.services.replay;
+        Ok(match from {
+            From::Head => (replay.head(), None),
+            From::Oldest => (replay.kept()?.oldest, None),
+            From::Lsn(lsn) => (*lsn, None),
+            From::Time(time) => (replay.position_at(*time)?, None),
+            From::Slot(slot) => {
+                let lease = self.services.positions.acquire(slot).await?;
+                (lease.confirmed(), Some(lease))
+            }
+        })
+    }
+
+    async fn require_publications(&self, publications: &Publications) -> Result<(), Status> {
+        let Publications::Named(names) = publications else {
+            return Ok(());
+        };
+        let unknown = self.services.unknown_publications(names).await?;
+        unknown.into_iter().next().map_or(Ok(()), |name| {
+            Err(StreamError::UnknownPublication { name }.into())
+        })
+    }
+
+    /// Confirms a position of a slot that no stream of this fanout holds.
+    async fn acknowledge_idle(&self, slot: &str, lsn: Lsn) -> Result<Lsn, Status> {
+        let lease = self.services.positions.acquire(slot).await?;
+        let replay = &self.services.replay;
+        let lsn = lsn.min(replay.head());
+        if lsn > lease.confirmed() {
+            let whole = whole_transaction(replay.log(), lease.confirmed(), lsn).await?;
+            lease.confirm(whole, whole);
+        }
+        let confirmed = lease.confirmed();
+        lease.release().await?;
+        Ok(confirmed)
+    }
+}
+
+#[tonic::async_trait]
+impl Fanout for FanoutService {
+    type SubscribeStream = ReceiverStream<Result<v1::SubscribeResponse, Status>>;
+
+    async fn subscribe(
+        &self,
+        request: Request<v1::SubscribeRequest>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        let mut info = subscriber_info(&request);
+        let wanted = Wanted::try_from(request.into_inner())?;
+        self.require_publications(&wanted.selection.publications)
+            .await?;
+        let (start, lease) = self.start(&wanted.start).await?;
+        let mut emit = wanted.emit;
+        emit.start = start;
+        let stream = self.services.replay.open(StreamOptions {
+            selection: wanted.selection.clone(),
+            emit,
+            ahead: Ahead::Refuse,
+        })?;
+        info.selection = wanted.selection;
+        info.slot = lease.as_ref().map(|lease| lease.slot().name.clone());
+        let registration = self.services.subscribers.register(info);
+        let registration =
+            registration.map_err(|full| Status::resource_exhausted(full.to_string()))?;
+        tracing::info!(
+            subscriber = registration.id(),
+            peer = registration.info().peer,
+            %start,
+            "stream started"
+        );
+        let (sender, receiver) = mpsc::channel(CHANNEL_BATCHES);
+        let feed = Feed {
+            stream,
+            batcher: Batcher::new(wanted.batch_bytes, wanted.raw),
+            replay: self.services.replay.clone(),
+            registration,
+            slot: lease.map(|lease| self.slots.serve(lease, start)),
+            sender,
+            shutdown: self.shutdown.clone(),
+        };
+        tokio::spawn(feed.run());
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
+    async fn acknowledge(
+        &self,
+        request: Request<v1::AcknowledgeRequest>,
+    ) -> Result<Response<v1::AcknowledgeResponse>, Status> {
+        let v1::AcknowledgeRequest { slot, lsn } = request.into_inner();
+        let confirmed = match self.slots.get(&slot) {
+            Some(served) => served.acknowledge(&self.services.replay, Lsn(lsn)).await?,
+            None => self.acknowledge_idle(&slot, Lsn(lsn)).await?,
+        };
+        Ok(Response::new(v1::AcknowledgeResponse {
+            confirmed_lsn: confirmed.0,
+        }))
+    }
+
+    async fn list_slots(
+        &self,
+        _request: Request<v1::ListSlotsRequest>,
+    ) -> Result<Response<v1::ListSlotsResponse>, Status> {
+        let slots = self.services.positions.list_slots().await?;
+        Ok(Response::new(v1::ListSlotsResponse { slots }))
+    }
+
+    async fn create_slot(
+        &self,
+        request: Request<v1::CreateSlotRequest>,
+    ) -> Result<Response<v1::CreateSlotResponse>, Status> {
+        let request = request.into_inner();
+        if request.temporary {
+            return Err(Status::invalid_argument(
+                "a temporary slot lives as long as a connection: make one through the PostgreSQL endpoint",
+            ));
+        }
+        let slot = NewSlot {
+            name: request.name,
+            start: request.start_lsn.map(Lsn),
+            temporary: false,
+            two_phase: request.two_phase,
+            failover: request.failover,
+            creator: request.creator,
+            plugin: request.plugin,
+        };
+        let slot = self.services.positions.create_slot(slot).await?;
+        Ok(Response::new(v1::CreateSlotResponse { slot: Some(slot) }))
+    }
+
+    async fn drop_slot(
+        &self,
+        request: Request<v1::DropSlotRequest>,
+    ) -> Result<Response<v1::DropSlotResponse>, Status> {
+        let request = request.into_inner();
+        let positions = &self.services.positions;
+        positions.drop_slot(&request.name, request.force).await?;
+        Ok(Response::new(v1::DropSlotResponse {}))
+    }
+
+    async fn get_fanout_status(
+        &self,
+        _request: Request<v1::GetFanoutStatusRequest>,
+    ) -> Result<Response<v1::GetFanoutStatusResponse>, Status> {
+        let services = &self.services;
+        let kept = services.replay.kept()?;
+        let connected = services.subscribers.connected();
+        let statuses = connected.iter().map(|one| one.status(kept.newest));
+        Ok(Response::new(v1::GetFanoutStatusResponse {
+            name: services.config.fanout.name.clone(),
+            version: ::service::VERSION.to_owned(),
+            started_at: self.started_at.unix_micros(),
+            oldest_lsn: kept.oldest.0,
+            head_lsn: kept.newest.0,
+            decoder_connected: services.positions.connected(),
+            subscribers: statuses.collect(),
+        }))
+    }
+
+    async fn get_catalog(
+        &self,
+        request: Request<v1::GetCatalogRequest>,
+    ) -> Result<Response<v1::GetCatalogResponse>, Status> {
+        let catalog = match request.into_inner().lsn {
+            0 => self.services.replay.catalog()?,
+            lsn => self.services.replay.catalog_at(Lsn(lsn))?,
+        };
+        let relations = catalog.relations().values();
+        let publications = catalog.publications().iter();
+        Ok(Response::new(v1::GetCatalogResponse {
+            relations: relations.map(describe_relation).collect(),
+            publications: publications.map(describe_publication).collect(),
+        }))
+    }
+}
+
+fn subscriber_info<T>(request: &Request<T>) -> SubscriberInfo {
+    let agent = request.metadata().get("user-agent");
+    SubscriberInfo {
+        protocol: Protocol::Grpc,
+        application_name: agent
+            .and_then(|agent| agent.to_str().ok())
+            .unwrap_or_default()
+            .to_owned(),
+        user: String::new(),
+        peer: request
+            .remote_addr()
+            .map(|peer| peer.to_string())
+            .unwrap_or_default(),
+        slot: None,
+        selection: Default::default(),
+    }
+}
+
+fn describe_relation(schema: &Arc<RelationSchema>) -> v1::Relation {
+    let columns = schema.columns.iter().map(|column| v1::Column {
+        name: column.name.clone(),
+        type_oid: column.type_oid.0,
+        type_modifier: column.type_modifier,
+        is_key: column.is_key,
+    });
+    v1::Relation {
+        oid: schema.oid.0,
+        schema: schema.namespace.clone(),
+        name: schema.name.clone(),
+        replica_identity: identity(schema.replica_identity).into(),
+        columns: columns.collect(),
+    }
+}
+
+fn describe_publication(publication: &Publication) -> v1::Publication {
+    let tables = publication.tables.iter().map(|table| {
+        v1::TableName::from(&TableName {
+            schema: table.schema.clone(),
+            name: table.name.clone(),
+        })
+    });
+    v1::Publication {
+        name: publication.name.clone(),
+        all_tables: publication.all_tables,
+        schemas: publication.schemas.clone(),
+        tables: tables.collect(),
+        insert: publication.actions.insert,
+        update: publication.actions.update,
+        delete: publication.actions.delete,
+        truncate: publication.actions.truncate,
+        via_partition_root: publication.via_root,
+    }
+}
