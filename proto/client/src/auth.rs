@@ -141,7 +141,7 @@ fn begin_scram(
     transport: &Transport,
     outbox: &mut Outbox,
 ) -> Option<ScramSha256> {
-    let is_offered = |name: &str| offered.iter().any(|offer| *offer == name.as_bytes());
+    let is_offered = |name: &str| offered.contains(&name.as_bytes());
     let end_point = transport.server_certificate().and_then(server_end_point);
     let (mechanism, binding) = match end_point {
         Some(hash) if is_offered(SCRAM_SHA_256_PLUS) => (

@@ -1,0 +1,176 @@
+//! Commands and flags.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use pg_proto::Lsn;
+use service::cli::ConfigArgs;
+
+/// Operates Decant: decode a PostgreSQL database once, serve many subscribers.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Checks the source database and prepares it: publication, slot, event triggers
+    Init(InitArgs),
+    /// Shows the source, the log and the slots
+    Status(StatusArgs),
+    /// Lists the log's segments, from the files alone
+    Segments(SegmentsArgs),
+    /// Prints the records of a part of the log, from the files alone
+    Dump(DumpArgs),
+    /// Prints changes as they arrive, from a fanout
+    Tail(TailArgs),
+    /// Lists, creates and drops subscribers' slots
+    #[command(subcommand)]
+    Slot(SlotCommand),
+    /// Deletes the segments that nobody needs any more
+    Gc(GcArgs),
+}
+
+/// A choice of output.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct OutputArgs {
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InitArgs {
+    /// Only checks; changes nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Publishes these tables (schema.table; may be repeated) instead of all tables
+    #[arg(long = "table", value_name = "SCHEMA.TABLE")]
+    pub(crate) tables: Vec<String>,
+    /// Goes on although some tables have no replica identity, so that UPDATE and DELETE on them will fail
+    #[arg(long)]
+    pub(crate) allow_missing_identity: bool,
+    /// Does not install event triggers: the decoder asks for changed publications every few seconds instead
+    #[arg(long)]
+    pub(crate) no_event_triggers: bool,
+    /// Role of the decoder, if `init` runs as another one: gets the rights on schema decant that it needs
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) decoder_role: Option<String>,
+    /// Makes the slot a failover slot (source version 17 and later)
+    #[arg(long)]
+    pub(crate) failover: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// Also asks the fanout named by the configuration
+    #[arg(long)]
+    pub(crate) fanout: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SegmentsArgs {
+    /// The log directory, if not that of the configuration
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DumpArgs {
+    /// The log directory, if not that of the configuration
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Starts with the first transaction whose commit record is at or after this position; else at the oldest kept
+    #[arg(long, value_name = "LSN")]
+    pub(crate) from: Option<Lsn>,
+    /// Ends before the first transaction whose commit record is at or after this position
+    #[arg(long, value_name = "LSN")]
+    pub(crate) to: Option<Lsn>,
+    /// Prints at most this many records
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TailArgs {
+    /// The fanout's gRPC address, if not that of the configuration
+    #[arg(long, value_name = "URL")]
+    pub(crate) fanout: Option<String>,
+    /// Starts with the first transaction whose commit record is at or after this position; else at the head
+    #[arg(long, value_name = "LSN", conflicts_with = "slot")]
+    pub(crate) from: Option<Lsn>,
+    /// Starts at this slot's position, and moves it on
+    #[arg(long, value_name = "NAME")]
+    pub(crate) slot: Option<String>,
+    /// Only these publications; may be repeated
+    #[arg(long = "publication", value_name = "NAME")]
+    pub(crate) publications: Vec<String>,
+    /// Only these tables; may be repeated
+    #[arg(long = "table", value_name = "SCHEMA.TABLE")]
+    pub(crate) tables: Vec<String>,
+    /// Also logical messages
+    #[arg(long)]
+    pub(crate) messages: bool,
+    /// Ends after the last transaction whose commit record starts below this position
+    #[arg(long, value_name = "LSN")]
+    pub(crate) until: Option<Lsn>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SlotCommand {
+    /// Lists the slots
+    List(OutputArgs),
+    /// Creates a slot at the log's head, or at a kept position
+    Create {
+        /// Its name: lower-case letters, digits and underscores, up to 63
+        name: String,
+        /// A kept position; rounded down to the end of a whole transaction
+        #[arg(long, value_name = "LSN")]
+        at: Option<Lsn>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Drops a slot
+    Drop {
+        /// Its name
+        name: String,
+        /// Also if a subscriber uses it now
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GcArgs {
+    /// Only says what would go and why the rest stays
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,108 @@
+//! Plain SQL at the source.
+
+use pg_client::{Connection, QueryResult};
+use service::config::Config;
+
+use crate::cmd::table_name;
+use crate::error::Error;
+
+/// A row of text values.
+pub(super) struct Row(Vec<Option<String>>);
+
+impl Row {
+    /// A column's text; empty for null.
+    pub(super) fn text(&self, column: usize) -> String {
+        self.0.get(column).cloned().flatten().unwrap_or_default()
+    }
+
+    /// A column's number; 0 for null.
+    pub(super) fn number(&self, column: usize) -> u32 {
+        self.text(column).parse().unwrap_or(0)
+    }
+
+    /// A column's truth value; false for null.
+    pub(super) fn flag(&self, column: usize) -> bool {
+        self.text(column) == "t"
+    }
+}
+
+/// A connection to the source database.
+pub(super) struct Source(Connection);
+
+impl Source {
+    pub(super) async fn connect(config: &Config) -> Result<Self, Error> {
+        let options = config.source.connect_options("decctl");
+        Ok(Self(
+            Connection::connect(&options)
+                .await
+                .map_err(Error::Connect)?,
+        ))
+    }
+
+    /// The rows of one query.
+    pub(super) async fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
+        let results = self.0.simple_query(sql).await?;
+        let rows = results
+            .into_iter()
+            .flat_map(|QueryResult { rows, .. }| rows);
+        Ok(rows.map(Row).collect())
+    }
+
+    /// The first row of one query, or an empty one.
+    pub(super) async fn row(&mut self, sql: &str) -> Result<Row, Error> {
+        Ok(self
+            .rows(sql)
+            .await?
+            .into_iter()
+            .next()
+            .unwrap_or(Row(Vec::new())))
+    }
+
+    /// Statements without results.
+    pub(super) async fn execute(&mut self, sql: &str) -> Result<(), Error> {
+        self.0.simple_query(sql).await?;
+        Ok(())
+    }
+
+    /// Table names of the command line as PostgreSQL writes them, quoted where that is needed.
+    pub(super) async fn canonical_names(&mut self, names: &[String]) -> Result<Vec<String>, Error> {
+        let mut canonical = Vec::with_capacity(names.len());
+        for name in names {
+            let (schema, table) = table_name::parse(name)?;
+            let sql = format!(
+                "SELECT pg_catalog.format('%I.%I', {}, {})",
+                literal(&schema),
+                literal(&table)
+            );
+            canonical.push(self.row(&sql).await?.text(0));
+        }
+        Ok(canonical)
+    }
+}
+
+/// A string constant, whatever `standard_conforming_strings` says.
+pub(super) fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        format!("E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    }
+}
+
+/// A quoted name.
+pub(super) fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_strings_are_quoted() {
+        assert_eq!(literal("a'b"), "'a''b'");
+        assert_eq!(literal("a\\'b"), "E'a\\\\''b'");
+        assert_eq!(identifier("a\"b"), "\"a\"\"b\"");
+    }
+}

@@ -1,0 +1,117 @@
+//! `decctl slot`.
+
+use pg_proto::Lsn;
+use proto::v1::{CreateSlotRequest, DropSlotRequest, ListSlotsRequest, SlotStatus};
+use serde::Serialize;
+use service::config::Config;
+
+use crate::cli::SlotCommand;
+use crate::error::Error;
+use crate::{output, rpc};
+
+/// A slot as it is printed.
+#[derive(Serialize)]
+pub(crate) struct SlotView {
+    name: String,
+    confirmed_lsn: Lsn,
+    restart_lsn: Lsn,
+    lag_bytes: u64,
+    active: bool,
+    holder: Option<String>,
+    temporary: bool,
+    plugin: String,
+    creator: String,
+    created_at_unix_us: i64,
+}
+
+impl From<SlotStatus> for SlotView {
+    fn from(slot: SlotStatus) -> Self {
+        Self {
+            name: slot.name,
+            confirmed_lsn: Lsn(slot.confirmed_lsn),
+            restart_lsn: Lsn(slot.restart_lsn),
+            lag_bytes: slot.lag_bytes,
+            active: !slot.holder.is_empty(),
+            holder: Some(slot.holder).filter(|holder| !holder.is_empty()),
+            temporary: slot.temporary,
+            plugin: slot.plugin,
+            creator: slot.creator,
+            created_at_unix_us: slot.created_at,
+        }
+    }
+}
+
+/// Prints slots as a table.
+pub(crate) fn print(slots: &[SlotView]) -> Result<(), Error> {
+    let rows = slots.iter().map(|slot| {
+        vec![
+            slot.name.clone(),
+            slot.confirmed_lsn.to_string(),
+            output::bytes(slot.lag_bytes),
+            slot.holder.clone().unwrap_or_else(|| "-".to_owned()),
+            slot.creator.clone(),
+            output::since(slot.created_at_unix_us),
+        ]
+    });
+    output::table(
+        &["SLOT", "CONFIRMED", "LAG", "HELD BY", "CREATOR", "AGE"],
+        &[2],
+        rows.collect(),
+    )
+}
+
+/// Runs `decctl slot ...`.
+pub(crate) async fn run(config: &Config, command: SlotCommand) -> Result<(), Error> {
+    let mut control = rpc::control(config).await?;
+    match command {
+        SlotCommand::List(args) => {
+            let slots = control
+                .list_slots(ListSlotsRequest {})
+                .await?
+                .into_inner()
+                .slots;
+            let slots: Vec<SlotView> = slots.into_iter().map(SlotView::from).collect();
+            if args.json {
+                output::json(&slots)
+            } else {
+                print(&slots)
+            }
+        }
+        SlotCommand::Create {
+            name,
+            at,
+            output: args,
+        } => {
+            let request = CreateSlotRequest {
+                name,
+                start_lsn: at.map(|lsn| lsn.0),
+                creator: "decctl".to_owned(),
+                plugin: "pgoutput".to_owned(),
+                ..Default::default()
+            };
+            let slot = control
+                .create_slot(request)
+                .await?
+                .into_inner()
+                .slot
+                .unwrap_or_default();
+            let slot = SlotView::from(slot);
+            if args.json {
+                return output::json(&slot);
+            }
+            output::write_line(&format!(
+                "created slot {} at {}",
+                slot.name, slot.confirmed_lsn
+            ))
+        }
+        SlotCommand::Drop { name, force } => {
+            let request = DropSlotRequest {
+                name: name.clone(),
+                force,
+                ..Default::default()
+            };
+            control.drop_slot(request).await?;
+            output::write_line(&format!("dropped slot {name}"))
+        }
+    }
+}

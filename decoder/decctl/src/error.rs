@@ -1,0 +1,97 @@
+//! Why a command failed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The configuration can't be used.
+    #[error(transparent)]
+    Config(#[from] service::config::ConfigError),
+    /// The log output can't be set up.
+    #[error(transparent)]
+    Telemetry(#[from] service::telemetry::InvalidDirectives),
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The address of a service is no URL.
+    #[error("{what}: \"{url}\" is not an address of the form http://host:port")]
+    Address {
+        /// Which service.
+        what: &'static str,
+        /// What was given.
+        url: String,
+    },
+    /// A service can't be reached.
+    #[error("cannot reach {what} at {url}; is it running?")]
+    Unreachable {
+        /// Which service.
+        what: &'static str,
+        /// Its address.
+        url: String,
+        /// Why.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// A service refused.
+    #[error("{}", .0.message())]
+    Refused(#[from] Box<tonic::Status>),
+    /// The source database can't be reached.
+    #[error("cannot connect to the source database")]
+    Connect(#[source] pg_client::ConnectError),
+    /// The source database refused a statement.
+    #[error("source database")]
+    Source(#[from] pg_client::Error),
+    /// The source database is not ready for Decant; the findings were printed.
+    #[error("the source is not ready: {failed} of {checks} checks failed")]
+    NotReady {
+        /// How many failed.
+        failed: usize,
+        /// Of how many.
+        checks: usize,
+    },
+    /// There is no log.
+    #[error("{} holds no segments: name the log directory with --directory or log.directory", .0.display())]
+    NoSegments(PathBuf),
+    /// A file of the log can't be read.
+    #[error("cannot read {}", path.display())]
+    Reading {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The log's files can't be used.
+    #[error(transparent)]
+    Format(#[from] storage_format::FormatError),
+    /// The log can't be read.
+    #[error(transparent)]
+    Log(#[from] storage_format::log::ReadError),
+    /// The position asked for is not in the log.
+    #[error(transparent)]
+    Seek(#[from] storage_format::log::SeekError),
+    /// A name is not of the form `schema.table`.
+    #[error("\"{0}\" is not of the form schema.table")]
+    TableName(String),
+}
+
+impl From<tonic::Status> for Error {
+    fn from(status: tonic::Status) -> Self {
+        Self::Refused(Box::new(status))
+    }
+}
+
+impl Error {
+    /// For a failed read of a file.
+    pub(crate) fn reading(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Reading { path, source }
+    }
+
+    /// Whether only the reader of our output went away, as `head` does: no failure.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
