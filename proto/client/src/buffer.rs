@@ -199,9 +199,12 @@ mod tests {
         for count in 0..10_000 {
             loop {
                 match buffer.first().unwrap() {
-                    Ok(len) => break drop(buffer.take(len)),
+                    Ok(len) => {
+                        buffer.take(len);
+                        break;
+                    }
                     Err(need) => assert!(buffer.fill(&mut from, need).await.unwrap() > 0),
-                };
+                }
             }
             if count == 100 {
                 capacity = buffer.bytes.capacity() + buffer.start;

@@ -1,5 +1,10 @@
 //! Replication commands as clients write them.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in helper functions too"
+)]
+
 use pg_proto::Lsn;
 use pg_proto::replication::{Command, CommandOption, OptionValue, parse_command};
 use proptest::prelude::*;

@@ -1,5 +1,10 @@
 //! pgoutput messages: built here byte by byte after PostgreSQL's documentation, decoded, encoded back.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in helper functions too"
+)]
+
 use pg_proto::pgoutput::{Framing, Message, check, decode, encode, peek};
 use proptest::prelude::*;
 

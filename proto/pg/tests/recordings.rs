@@ -1,6 +1,11 @@
 //! Streams that real servers of each version sent: every message is decoded and comes back byte for byte, and
 //! there are as many of each kind as an independent program counted.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in helper functions too"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
