@@ -28,7 +28,7 @@ const TABLES: &str = "
     create table parted (id int, region text, primary key (id, region)) partition by list (region);
     create table parted_a partition of parted for values in ('a');
     create table parted_b partition of parted for values in ('b');
-    create publication some for table plain, toasted with (publish = 'insert, delete')";
+    create publication selected for table plain, toasted with (publish = 'insert, delete')";
 
 const STEPS: &[&str] = &[
     "insert into plain select g, 'row ' || g, g / 7.0, '2024-02-29 12:34:56.789+02', decode(md5(g::text), 'hex'), g / 3.0 from generate_series(1, 20) g",
@@ -104,7 +104,7 @@ async fn compare(major: u32) {
             "s_messages",
             "proto_version '1', publication_names 'everything', messages 'true'",
         ),
-        ("s_some", "proto_version '1', publication_names 'some'"),
+        ("s_some", "proto_version '1', publication_names 'selected'"),
     ] {
         let mut streams = Vec::new();
         for endpoint in [&source, &fanout] {
