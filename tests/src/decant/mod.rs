@@ -139,9 +139,10 @@ impl Decant {
         text
     }
 
-    /// `decctl init`, then a decoder that has reached the source.
+    /// `decctl init`, then a decoder that has reached the source. pgbench's history has no replica identity, and
+    /// needs none.
     pub async fn initialise_and_start(&mut self) {
-        self.decctl_successfully(&["init"]);
+        self.decctl_successfully(&["init", "--allow-missing-identity"]);
         self.start_decoder().await;
     }
 

@@ -37,6 +37,32 @@ async fn rights_are_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tables_have_no_replica_identity() {
+    let source = Cluster::start_new(15).await;
+    source.sql("create table bare (id int)").await;
+    source.sql(TABLE).await;
+    let decant = Decant::new(&source);
+    let refusal = decant.decctl_unsuccessfully(&["init"]);
+    assert_mentions(
+        &refusal,
+        &["bare", "replica identity", "--allow-missing-identity"],
+    );
+    assert_eq!(source.slot_count().await, 0, "nothing was made");
+    assert_eq!(
+        source.value("select count(*) from pg_publication").await,
+        "0"
+    );
+    // DML on it works until somebody decides otherwise.
+    source
+        .sql("insert into bare values (1); update bare set id = 2")
+        .await;
+    decant.decctl_successfully(&["init", "--allow-missing-identity"]);
+    assert_eq!(source.slot_count().await, 1);
+    // A second time it finds everything made.
+    decant.decctl_successfully(&["init", "--allow-missing-identity"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_was_initialised() {
     let source = Cluster::start_new(15).await;
     let mut decant = Decant::new(&source);

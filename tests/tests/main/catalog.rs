@@ -4,7 +4,7 @@ use pg_proto::Lsn;
 use proto::v1::CatalogMode;
 use tests::scale::patience;
 use tests::subscriber::{GrpcSubscriber, Keep, from_lsn};
-use tests::wait_until;
+use tests::{Cluster, Decant, wait_until};
 
 use super::stage::Stage;
 
@@ -75,10 +75,13 @@ async fn with_triggers_a_change_counts_from_its_own_place(major: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_triggers_the_decoder_polls() {
-    let mut stage = Stage::new(15, 1, TABLES).await;
-    stage.decant.stop_decoder().await;
-    stage.source.sql("drop schema decant cascade").await;
-    stage.decant.start_decoder().await;
+    let source = Cluster::start_new(15).await;
+    source.sql(TABLES).await;
+    let mut decant = Decant::new(&source);
+    decant.decctl_successfully(&["init", "--no-event-triggers"]);
+    decant.start_decoder().await;
+    decant.start_fanout().await;
+    let mut stage = Stage { decant, source };
     assert_eq!(catalog_mode(&stage).await, CatalogMode::Polling);
 
     let subscriber = subscribe(&mut stage);

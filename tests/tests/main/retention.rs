@@ -121,7 +121,7 @@ async fn a_start_that_is_no_longer_kept_is_refused_with_what_is() {
         &["OutOfRange", &old.to_string(), &oldest.to_string()],
     );
 
-    let create = ["slot", "create", "early", "--start-lsn", &old.to_string()];
+    let create = ["slot", "create", "early", "--at", &old.to_string()];
     let error = stage.decant.decctl_unsuccessfully(&create);
     assert_mentions(&error, &[&oldest.to_string()]);
 }
