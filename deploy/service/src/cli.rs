@@ -13,8 +13,9 @@ pub struct ConfigArgs {
     /// Configuration file; without it ./decant.toml, if there is one
     #[arg(long, value_name = "FILE", env = "DECANT_CONFIG", global = true)]
     pub config: Option<PathBuf>,
-    /// Overrides a setting of the file; may be repeated
-    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", global = true)]
+    /// Overrides a setting of the file; may be repeated; stands before a command
+    // Not global: clap would drop those before the command when there are others behind it.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     pub overrides: Vec<Override>,
 }
 

@@ -229,7 +229,11 @@ async fn publication(
                 format!("{name} does not exist, and only a superuser can publish all tables");
             return findings.problem("publication", Outcome::Failed, detail, remedy);
         }
-        return Ok(());
+        return if facts.superuser {
+            Ok(())
+        } else {
+            may_publish(source, args, findings).await
+        };
     };
     facts.publication_exists = true;
     if !row.flag(1) || row.flag(2) {
@@ -250,6 +254,43 @@ async fn publication(
         Outcome::Ok,
         format!("{name} exists, for {scope}"),
     )
+}
+
+/// What CREATE PUBLICATION ... FOR TABLE takes (`CreatePublication`, `check_publication_add_relation`).
+async fn may_publish(
+    source: &mut Source,
+    args: &InitArgs,
+    findings: &mut Findings,
+) -> Result<(), Error> {
+    let create =
+        "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')";
+    if !source.row(create).await?.flag(0) {
+        let remedy =
+            "GRANT CREATE ON DATABASE to this role, or let another role create the publication";
+        let detail = "this role may not create one in this database";
+        findings.problem("publication", Outcome::Failed, detail, remedy)?;
+    }
+    for table in source.canonical_names(&args.tables).await? {
+        let sql = format!(
+            "SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') FROM pg_catalog.pg_class c \
+             WHERE c.oid = pg_catalog.to_regclass({})",
+            literal(&table)
+        );
+        let rows = source.rows(&sql).await?;
+        let problem = match rows.first() {
+            None => "does not exist",
+            Some(row) if !row.flag(0) => "does not belong to this role",
+            Some(_) => continue,
+        };
+        let remedy = "name tables that this role owns, or let a superuser create the publication";
+        findings.problem(
+            "publication",
+            Outcome::Failed,
+            format!("{table} {problem}"),
+            remedy,
+        )?;
+    }
+    Ok(())
 }
 
 /// Permanent user tables whose changes can't be identified. Once a publication covers them, the source refuses UPDATE

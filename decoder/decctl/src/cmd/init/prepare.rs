@@ -12,7 +12,8 @@ use crate::error::Error;
 const INSTALL_SQL: &str = include_str!("../../../../sql/install.sql");
 const STATE_SQL_14: &str = include_str!("../../../../sql/state_14.sql");
 const STATE_SQL_15: &str = include_str!("../../../../sql/state_15.sql");
-const STATE_PLACE: &str = "{{publication_state}}";
+/// The line that the query goes to.
+const STATE_PLACE: &str = "\n{{publication_state}}\n";
 
 /// Makes what is missing: publication, event triggers, slot, in this order.
 pub(super) async fn run(
@@ -75,7 +76,7 @@ async fn triggers(
         STATE_SQL_15
     };
     source
-        .execute(&INSTALL_SQL.replace(STATE_PLACE, state))
+        .execute(&INSTALL_SQL.replace(STATE_PLACE, &format!("\n{state}\n")))
         .await?;
     if let Some(role) = &args.decoder_role {
         let sql = format!("SELECT decant.grant_to_decoder({})", literal(role));
