@@ -8,6 +8,7 @@
 //! subscriber has everything that was there by then, or had its time.
 
 pub mod grpc;
+pub mod walsender;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,355 @@
+//! One client's session: log-in, then statement after statement until it leaves.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pg_proto::replication::parse_command;
+use pg_proto::wire::{
+    Authentication, BackendMessage, ErrorFields, FieldDescription, FrontendMessage,
+    ReplicationMode, StartupMessage, TransactionStatus, sqlstate,
+};
+
+use super::backends::Backend;
+use super::client::{Client, ClientFrame, ReceiveError};
+use super::endpoint::Shared;
+use super::login::{Login, negotiation};
+use super::parameters::Parameters;
+use super::source::Source;
+use super::upstream::Upstream;
+use crate::positions::Lease;
+
+/// How long a refused client may take to read why.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What comes after a message of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// The next one.
+    Next,
+    /// The end of the connection.
+    End,
+}
+
+/// One client's session.
+pub(super) struct Session<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) client: Client,
+    pub(super) login: Login,
+    pub(super) peer: SocketAddr,
+    pub(super) backend: Backend,
+    pub(super) source: Source,
+    pub(super) parameters: Parameters,
+    pub(super) wal_sender_timeout: Option<Duration>,
+    /// The connection to the source on which this client's SQL runs, once it has sent some.
+    pub(super) upstream: Upstream,
+    /// Temporary slots that this session made and keeps; they go with it.
+    pub(super) temporary: BTreeMap<String, Lease>,
+    /// After an error in the extended protocol everything is ignored up to Sync.
+    skip_to_sync: bool,
+}
+
+/// Tells a client why it can't have a session.
+pub(super) async fn refuse(client: &mut Client, error: ErrorFields) {
+    client.sender.error(error);
+    // If the client does not read it, it does not want to know.
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, client.sender.flush()).await;
+}
+
+/// Serves a client that sent its start-up packet.
+pub(super) async fn run(
+    shared: &Shared,
+    mut client: Client,
+    startup: &StartupMessage,
+    peer: SocketAddr,
+) {
+    if let Some(message) = negotiation(startup) {
+        client.sender.put(&message);
+    }
+    let mut session = match Session::log_in(shared, startup, peer) {
+        Ok(log_in) => log_in.with(client),
+        Err(error) => {
+            tracing::info!(%peer, error = %error.message(), "connection refused");
+            return refuse(&mut client, error).await;
+        }
+    };
+    tracing::debug!(
+        %peer, pid = session.backend.pid(), user = session.login.user,
+        application_name = session.login.application_name(), "session begins"
+    );
+    if let Err(error) = session.serve().await {
+        tracing::debug!(%peer, %error, "the client's connection broke");
+    }
+    session.end().await;
+    tracing::debug!(%peer, pid = session.backend.pid(), "session ends");
+}
+
+/// Everything of a session but its socket.
+struct LogIn<'a> {
+    shared: &'a Shared,
+    login: Login,
+    peer: SocketAddr,
+    backend: Backend,
+    source: Source,
+    parameters: Parameters,
+    wal_sender_timeout: Option<Duration>,
+}
+
+impl<'a> LogIn<'a> {
+    fn with(self, client: Client) -> Session<'a> {
+        let upstream = Upstream::new(
+            &self.shared.services.config.source,
+            &self.login,
+            &self.source,
+        );
+        Session {
+            shared: self.shared,
+            client,
+            login: self.login,
+            peer: self.peer,
+            backend: self.backend,
+            source: self.source,
+            parameters: self.parameters,
+            wal_sender_timeout: self.wal_sender_timeout,
+            upstream,
+            temporary: BTreeMap::new(),
+            skip_to_sync: false,
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    fn log_in(
+        shared: &'a Shared,
+        startup: &StartupMessage,
+        peer: SocketAddr,
+    ) -> Result<LogIn<'a>, ErrorFields> {
+        let login = Login::from_startup(startup)?;
+        let default = Duration::from_millis(shared.services.config.fanout.wal_sender_timeout_ms);
+        let wal_sender_timeout = login.wal_sender_timeout(default)?;
+        let source = Source::of(&shared.services.replay)?;
+        if login.mode == ReplicationMode::Database && login.database != source.database {
+            let message = format!("database \"{}\" does not exist", login.database);
+            return Err(
+                ErrorFields::fatal(sqlstate::INVALID_CATALOG_NAME, message).with_detail(format!(
+                    "The changes of database \"{}\" are served here.",
+                    source.database
+                )),
+            );
+        }
+        let backend = shared.backends.register().ok_or_else(|| {
+            ErrorFields::fatal(
+                sqlstate::INTERNAL_ERROR,
+                "could not generate random cancel key",
+            )
+        })?;
+        let parameters = Parameters::of_session(source.version, &source.parameters, &login);
+        Ok(LogIn {
+            shared,
+            login,
+            peer,
+            backend,
+            source,
+            parameters,
+            wal_sender_timeout,
+        })
+    }
+
+    async fn serve(&mut self) -> Result<(), ReceiveError> {
+        self.greet();
+        loop {
+            self.client.sender.flush().await?;
+            let received = tokio::select! {
+                received = self.client.receiver.next() => received,
+                () = self.shared.shutdown.cancelled() => {
+                    self.client.sender.error(ErrorFields::fatal(
+                        sqlstate::ADMIN_SHUTDOWN,
+                        "terminating connection due to administrator command",
+                    ));
+                    break;
+                }
+            };
+            let flow = match received {
+                Ok(Some(frame)) => self.message(&frame).await?,
+                Ok(None) => Flow::End,
+                Err(error) => {
+                    let report = error.report().ok_or(error)?;
+                    self.client.sender.error(report);
+                    Flow::End
+                }
+            };
+            if flow == Flow::End {
+                break;
+            }
+        }
+        Ok(self.client.sender.flush().await?)
+    }
+
+    fn greet(&mut self) {
+        let sender = &mut self.client.sender;
+        sender.put(&BackendMessage::Authentication(Authentication::Ok));
+        for (name, value) in self.parameters.iter() {
+            sender.put(&BackendMessage::ParameterStatus {
+                name: name.as_bytes(),
+                value: value.as_bytes(),
+            });
+        }
+        sender.put(&BackendMessage::BackendKeyData {
+            pid: self.backend.pid(),
+            key: &self.backend.key(),
+        });
+        sender.ready(TransactionStatus::Idle);
+    }
+
+    async fn message(&mut self, frame: &ClientFrame) -> Result<Flow, ReceiveError> {
+        let Some(message) = frame.message() else {
+            self.client.sender.error(ErrorFields::fatal(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!("invalid frontend message type {}", frame.tag()),
+            ));
+            return Ok(Flow::End);
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => {
+                let report = ReceiveError::from(error).report();
+                self.client.sender.error(report.unwrap_or_default());
+                return Ok(Flow::End);
+            }
+        };
+        match message {
+            FrontendMessage::Terminate => return Ok(Flow::End),
+            FrontendMessage::Sync => {
+                self.skip_to_sync = false;
+                self.client.sender.ready(self.upstream.status());
+            }
+            _ if self.skip_to_sync => {}
+            FrontendMessage::Query(text) => return Ok(self.query(text).await?),
+            FrontendMessage::Extended(_) => {
+                self.skip_to_sync = true;
+                let error = self.no_extended_protocol();
+                self.fail(error).await;
+            }
+            FrontendMessage::FunctionCall => {
+                let error = self.no_function_calls();
+                return Ok(self.conclude(Err(error)).await?);
+            }
+            // A client may still send what belongs to a COPY that has ended for the server already.
+            FrontendMessage::CopyData(_)
+            | FrontendMessage::CopyDone
+            | FrontendMessage::CopyFail(_)
+            | FrontendMessage::Flush => {}
+            FrontendMessage::AuthenticationResponse(_) => {
+                self.client.sender.error(ErrorFields::fatal(
+                    sqlstate::PROTOCOL_VIOLATION,
+                    "invalid frontend message type 112",
+                ));
+                return Ok(Flow::End);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn is_replication(&self) -> bool {
+        self.login.mode != ReplicationMode::Off
+    }
+
+    fn no_extended_protocol(&self) -> ErrorFields {
+        if self.is_replication() {
+            return ErrorFields::error(
+                sqlstate::PROTOCOL_VIOLATION,
+                "extended query protocol not supported in a replication connection",
+            );
+        }
+        ErrorFields::error(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "the extended query protocol is not supported by this endpoint",
+        )
+        .with_hint("Use the simple query protocol here, or connect to the source itself.")
+    }
+
+    fn no_function_calls(&self) -> ErrorFields {
+        if self.is_replication() {
+            return ErrorFields::error(
+                sqlstate::PROTOCOL_VIOLATION,
+                "fastpath function calls not supported in a replication connection",
+            );
+        }
+        ErrorFields::error(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            "fastpath function calls are not supported by this endpoint",
+        )
+    }
+
+    async fn query(&mut self, text: &[u8]) -> io::Result<Flow> {
+        if text.iter().all(|byte| b"; \t\n\r\x0b\x0c".contains(byte)) {
+            self.client.sender.put(&BackendMessage::EmptyQueryResponse);
+            return self.conclude(Ok(())).await;
+        }
+        let command = std::str::from_utf8(text)
+            .ok()
+            .filter(|_| self.is_replication())
+            .and_then(parse_command);
+        match command {
+            Some(Ok(command)) if self.knows(&command) => self.command(command, text).await,
+            Some(Err(error)) => {
+                let error = ErrorFields::error(sqlstate::SYNTAX_ERROR, error.message);
+                self.conclude(Err(error)).await
+            }
+            // A command that the announced version does not have is SQL to it, and an error of its parser.
+            Some(Ok(_)) | None => self.sql(text).await,
+        }
+    }
+
+    /// Ends a statement: its error if it failed, then the state of the transaction.
+    pub(super) async fn conclude(&mut self, result: Result<(), ErrorFields>) -> io::Result<Flow> {
+        let mut flow = Flow::Next;
+        if let Err(error) = result {
+            if error.is_fatal() {
+                flow = Flow::End;
+            }
+            self.fail(error).await;
+        }
+        if flow == Flow::Next {
+            self.client.sender.ready(self.upstream.status());
+        }
+        Ok(flow)
+    }
+
+    /// An error that was found here fails the transaction that is open at the source, as it would have there.
+    pub(super) async fn fail(&mut self, error: ErrorFields) {
+        tracing::debug!(peer = %self.peer, error = %error.message(), code = error.code(), "statement failed");
+        self.client.sender.error(error);
+        self.upstream.fail_transaction().await;
+    }
+
+    /// A result of one row.
+    pub(super) fn row(
+        &mut self,
+        columns: Vec<FieldDescription<'_>>,
+        values: &[Option<&str>],
+        tag: &str,
+    ) {
+        let values = values
+            .iter()
+            .map(|value| value.map(str::as_bytes))
+            .collect();
+        self.client
+            .sender
+            .put(&BackendMessage::RowDescription(columns));
+        self.client.sender.put(&BackendMessage::DataRow(values));
+        self.client.sender.complete(tag);
+    }
+
+    /// Gives back what the session holds.
+    async fn end(&mut self) {
+        for (slot, lease) in std::mem::take(&mut self.temporary) {
+            let _ = lease.release().await;
+            if let Err(error) = self.shared.services.positions.drop_slot(&slot, false).await {
+                tracing::warn!(slot, %error, "can't drop a temporary slot; it goes when its lease runs out");
+            }
+        }
+        self.upstream.close().await;
+    }
+}

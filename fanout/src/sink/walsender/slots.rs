@@ -1,0 +1,197 @@
+//! The commands about slots. Slots live in the decoder's registry; nothing of them is at the source.
+
+use std::time::Duration;
+
+use pg_proto::Lsn;
+use pg_proto::replication::{CommandOption, SnapshotAction};
+use pg_proto::wire::{ErrorFields, FieldDescription, sqlstate};
+use tokio::time::Instant;
+
+use super::session::Session;
+use super::{slot_name, slot_options};
+use crate::positions::{NewSlot, PositionsError};
+
+/// The output plugin whose messages are in the log.
+const PLUGIN: &str = "pgoutput";
+/// `DROP_REPLICATION_SLOT ... WAIT` gives a dying connection this long: it runs inside a user's session.
+const DROP_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Between two looks whether a slot is free.
+const DROP_WAIT_STEP: Duration = Duration::from_millis(100);
+
+impl Session<'_> {
+    pub(super) async fn create_slot(
+        &mut self,
+        slot: &str,
+        temporary: bool,
+        plugin: &str,
+        options: &[CommandOption],
+    ) -> Result<(), ErrorFields> {
+        let options = slot_options::create(self.source.version, options)?;
+        self.require_database()?;
+        slot_name::validate(slot)?;
+        let existing = self.shared.services.positions.slot(slot).await;
+        if existing.map_err(|error| self.slot_error(&error))?.is_some() {
+            return Err(exists(slot));
+        }
+        if options.snapshot != SnapshotAction::Nothing {
+            return Err(no_snapshot(options.snapshot));
+        }
+        if plugin != PLUGIN {
+            let message = format!("could not access file \"{plugin}\": No such file or directory");
+            return Err(ErrorFields::error(sqlstate::UNDEFINED_FILE, message)
+                .with_hint("This endpoint has the output plugin pgoutput."));
+        }
+        let new = NewSlot {
+            name: slot.to_owned(),
+            start: None,
+            temporary,
+            two_phase: options.two_phase,
+            failover: options.failover,
+            creator: self.login.user.clone(),
+            plugin: plugin.to_owned(),
+        };
+        let created = self.shared.services.positions.create_slot(new).await;
+        let created = created.map_err(|error| self.slot_error(&error))?;
+        if temporary {
+            let lease = self.shared.services.positions.acquire(slot).await;
+            let lease = lease.map_err(|error| self.slot_error(&error))?;
+            self.temporary.insert(slot.to_owned(), lease);
+        }
+        let columns = [
+            "slot_name",
+            "consistent_point",
+            "snapshot_name",
+            "output_plugin",
+        ];
+        self.row(
+            columns.map(FieldDescription::text).to_vec(),
+            &[
+                Some(slot),
+                Some(&Lsn(created.confirmed_lsn).to_string()),
+                None,
+                Some(plugin),
+            ],
+            "CREATE_REPLICATION_SLOT",
+        );
+        Ok(())
+    }
+
+    pub(super) async fn drop_slot(&mut self, slot: &str, wait: bool) -> Result<(), ErrorFields> {
+        if let Some(lease) = self.temporary.remove(slot) {
+            // Whether or not the decoder hears of it: the slot is dropped next.
+            let _ = lease.release().await;
+        }
+        let deadline = Instant::now() + DROP_WAIT_MAX;
+        loop {
+            match self.shared.services.positions.drop_slot(slot, false).await {
+                Ok(()) => break,
+                Err(PositionsError::SlotInUse { .. })
+                    if wait
+                        && Instant::now() < deadline
+                        && !self.shared.shutdown.is_cancelled() =>
+                {
+                    tokio::time::sleep(DROP_WAIT_STEP).await;
+                }
+                Err(error) => return Err(self.slot_error(&error)),
+            }
+        }
+        self.client.sender.complete("DROP_REPLICATION_SLOT");
+        Ok(())
+    }
+
+    pub(super) async fn alter_slot(
+        &mut self,
+        slot: &str,
+        options: &[CommandOption],
+    ) -> Result<(), ErrorFields> {
+        slot_options::alter(self.source.version, options)?;
+        let existing = self.shared.services.positions.slot(slot).await;
+        if existing.map_err(|error| self.slot_error(&error))?.is_none() {
+            return Err(unknown(slot));
+        }
+        // Neither flag changes what is sent: a slot here is never synchronised to standbys of the source, and
+        // prepared transactions are sent when they commit.
+        self.client.sender.complete("ALTER_REPLICATION_SLOT");
+        Ok(())
+    }
+
+    pub(super) async fn read_slot(&mut self, slot: &str) -> Result<(), ErrorFields> {
+        let existing = self.shared.services.positions.slot(slot).await;
+        if existing.map_err(|error| self.slot_error(&error))?.is_some() {
+            return Err(ErrorFields::error(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "cannot use READ_REPLICATION_SLOT with a logical replication slot",
+            ));
+        }
+        let columns = vec![
+            FieldDescription::text("slot_type"),
+            FieldDescription::text("restart_lsn"),
+            FieldDescription::int8("restart_tli"),
+        ];
+        self.row(columns, &[None, None, None], "READ_REPLICATION_SLOT");
+        Ok(())
+    }
+
+    /// What a client is told when the registry says no.
+    pub(super) fn slot_error(&self, error: &PositionsError) -> ErrorFields {
+        match error {
+            PositionsError::UnknownSlot { slot } => unknown(slot),
+            PositionsError::SlotExists { slot } => exists(slot),
+            PositionsError::SlotInUse { slot, holder } => {
+                // Connections of other fanouts have no number here.
+                let pid = self.shared.backends.streaming(slot);
+                let report = ErrorFields::error(
+                    sqlstate::OBJECT_IN_USE,
+                    format!(
+                        "replication slot \"{slot}\" is active for PID {}",
+                        pid.unwrap_or(0)
+                    ),
+                );
+                match pid {
+                    Some(_) => report,
+                    None => report.with_detail(format!("It is served elsewhere: {holder}")),
+                }
+            }
+            other => {
+                let report = ErrorFields::error(other.sqlstate(), other.to_string());
+                match std::error::Error::source(other) {
+                    Some(cause) => report.with_detail(cause.to_string()),
+                    None => report,
+                }
+            }
+        }
+    }
+}
+
+fn exists(slot: &str) -> ErrorFields {
+    ErrorFields::error(
+        sqlstate::DUPLICATE_OBJECT,
+        format!("replication slot \"{slot}\" already exists"),
+    )
+}
+
+fn unknown(slot: &str) -> ErrorFields {
+    ErrorFields::error(
+        sqlstate::UNDEFINED_OBJECT,
+        format!("replication slot \"{slot}\" does not exist"),
+    )
+}
+
+fn no_snapshot(action: SnapshotAction) -> ErrorFields {
+    let word = if action == SnapshotAction::Use {
+        "use"
+    } else {
+        "export"
+    };
+    ErrorFields::error(
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        format!(
+            "CREATE_REPLICATION_SLOT ... (SNAPSHOT '{word}') is not supported by this endpoint"
+        ),
+    )
+    .with_detail("Without an option the snapshot is exported.")
+    .with_hint(
+        "Create the slot with SNAPSHOT 'nothing' (NOEXPORT_SNAPSHOT), or the subscription with \
+         copy_data = false, and copy the tables by other means.",
+    )
+}

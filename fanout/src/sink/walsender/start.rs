@@ -1,0 +1,239 @@
+//! `START_REPLICATION ... LOGICAL`: from the command to the stream and back to commands.
+
+use std::io;
+
+use pg_proto::Lsn;
+use pg_proto::replication::CommandOption;
+use pg_proto::wire::{BackendMessage, CopyResponse, ErrorFields, TransactionStatus, sqlstate};
+
+use super::backends::Streams;
+use super::parameters::encoding_conflict;
+use super::session::{Flow, Session};
+use super::start_options::{self, StartOptions};
+use super::stream::{End, Sending};
+use crate::emit::{EmitOptions, MissingPublication};
+use crate::error::StreamError;
+use crate::positions::Lease;
+use crate::replay::{Ahead, Stream, StreamOptions};
+use crate::selection::{Publications, SelectionSpec};
+use crate::subscriber::{Protocol, Registration, SubscriberInfo};
+
+/// What a stream needs, all at hand.
+struct Prepared {
+    stream: Stream,
+    registration: Registration,
+    start: Lsn,
+}
+
+impl Session<'_> {
+    /// Streams until the client or the server ends it.
+    pub(super) async fn start(
+        &mut self,
+        slot: &str,
+        start: Lsn,
+        options: &[CommandOption],
+    ) -> io::Result<Flow> {
+        let (lease, streams) = match self.take_slot(slot).await {
+            Ok(taken) => taken,
+            Err(error) => return self.conclude(Err(error)).await,
+        };
+        let prepared = match self.prepare(slot, &lease, start, options).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.give_slot_back(slot, lease, streams).await;
+                return self.conclude(Err(error)).await;
+            }
+        };
+        self.upstream.set_aside().await;
+        let sender = &mut self.client.sender;
+        sender.put(&BackendMessage::CopyBothResponse(CopyResponse::default()));
+        tracing::info!(
+            peer = %self.peer, slot, start = %prepared.start,
+            application_name = self.login.application_name(), "streaming begins"
+        );
+        let (ended, registration) = self.send(slot, &lease, prepared).await;
+        self.give_slot_back(slot, lease, streams).await;
+        drop(registration);
+        let flow = match ended? {
+            End::CopyDone => {
+                let sender = &mut self.client.sender;
+                sender.put(&BackendMessage::CopyDone);
+                sender.complete("COPY 0");
+                sender.complete("START_REPLICATION");
+                self.conclude(Ok(())).await?
+            }
+            End::Shutdown => {
+                self.client.sender.complete("COPY 0");
+                Flow::End
+            }
+            End::Gone => Flow::End,
+            End::Failed(error) => self.conclude(Err(error)).await?,
+        };
+        tracing::info!(peer = %self.peer, slot, "streaming ends");
+        Ok(flow)
+    }
+
+    async fn send(
+        &mut self,
+        slot: &str,
+        lease: &Lease,
+        prepared: Prepared,
+    ) -> (io::Result<End>, Registration) {
+        let Prepared {
+            stream,
+            registration,
+            start,
+        } = prepared;
+        let sending = Sending::new(stream, lease, &registration, start, self.wal_sender_timeout);
+        let cancelled = self.backend.cancelled();
+        let shutdown = &self.shared.shutdown;
+        let ended = Box::pin(sending.run(&mut self.client, shutdown, &cancelled)).await;
+        let ended = ended.map(|ended| ended.or_failed(|error| self.stream_error(slot, error)));
+        (ended, registration)
+    }
+
+    /// The right to stream from a slot: a temporary one of this session, or one that nobody streams from.
+    async fn take_slot(&mut self, slot: &str) -> Result<(Lease, Streams), ErrorFields> {
+        self.require_database()?;
+        if self.upstream.status() != TransactionStatus::Idle {
+            return Err(ErrorFields::error(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                "START_REPLICATION cannot run inside a transaction block",
+            ));
+        }
+        let lease = match self.temporary.remove(slot) {
+            Some(lease) => lease,
+            None => {
+                let acquired = self.shared.services.positions.acquire(slot).await;
+                acquired.map_err(|error| self.slot_error(&error))?
+            }
+        };
+        let streams = self.backend.streams(slot);
+        Ok((lease, streams))
+    }
+
+    async fn give_slot_back(&mut self, slot: &str, lease: Lease, streams: Streams) {
+        if lease.slot().temporary {
+            self.temporary.insert(slot.to_owned(), lease);
+        } else if let Err(error) = lease.release().await {
+            tracing::warn!(slot, %error, "can't release the slot; its lease will run out");
+        }
+        drop(streams);
+    }
+
+    async fn prepare(
+        &self,
+        slot: &str,
+        lease: &Lease,
+        start: Lsn,
+        options: &[CommandOption],
+    ) -> Result<Prepared, ErrorFields> {
+        let options = start_options::parse(self.source.version, slot, options)?;
+        if let Some(conflict) = encoding_conflict(&self.parameters, self.login.mode) {
+            let message = "this client_encoding is not supported for START_REPLICATION";
+            return Err(
+                ErrorFields::error(sqlstate::FEATURE_NOT_SUPPORTED, message).with_detail(conflict)
+            );
+        }
+        let confirmed = lease.confirmed();
+        if start.is_valid() && start < confirmed {
+            tracing::debug!(slot, %start, %confirmed, "has been already streamed, forwarding");
+        }
+        let start = start.max(confirmed);
+        self.require_publications(slot, &options, start).await?;
+        let selection = SelectionSpec {
+            publications: Publications::Named(options.publications.clone()),
+            tables: Vec::new(),
+        };
+        let stream_options = StreamOptions {
+            selection: selection.clone(),
+            emit: EmitOptions {
+                start,
+                end: None,
+                messages: options.messages,
+                local_origin_only: options.origin_none,
+                missing_publication: if self.source.version.tolerates_missing_publication() {
+                    MissingPublication::Skip
+                } else {
+                    MissingPublication::Fail
+                },
+            },
+            ahead: Ahead::Wait,
+        };
+        let opened = self.shared.services.replay.open(stream_options);
+        let stream = opened.map_err(|error| self.stream_error(slot, &error))?;
+        Ok(Prepared {
+            stream,
+            registration: self.register(slot, selection)?,
+            start,
+        })
+    }
+
+    /// Publications may have been made a moment ago: the log is asked, then the source, then the log again.
+    async fn require_publications(
+        &self,
+        slot: &str,
+        options: &StartOptions,
+        start: Lsn,
+    ) -> Result<(), ErrorFields> {
+        let services = &self.shared.services;
+        let unknown = || {
+            let unknown = services.replay.unknown_publications(&options.publications);
+            unknown.map_err(|error| self.stream_error(slot, &error))
+        };
+        if unknown()?.is_empty() {
+            return Ok(());
+        }
+        match services.positions.refresh_catalog().await {
+            Ok(lsn) => {
+                let reached = services.replay.reached(lsn).await;
+                reached.map_err(|error| self.stream_error(slot, &error))?;
+            }
+            Err(error) => tracing::warn!(slot, %error, "can't ask for new publications"),
+        }
+        match unknown()?.into_iter().next() {
+            Some(name) if !self.source.version.tolerates_missing_publication() => {
+                let context = format!(
+                    "slot \"{slot}\", output plugin \"pgoutput\", in the change callback, \
+                     associated LSN {start}"
+                );
+                Err(StreamError::UnknownPublication { name })
+                    .map_err(|error| self.stream_error(slot, &error).with_context(context))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn register(&self, slot: &str, selection: SelectionSpec) -> Result<Registration, ErrorFields> {
+        let info = SubscriberInfo {
+            protocol: Protocol::Postgresql,
+            application_name: self.login.application_name().to_owned(),
+            user: self.login.user.clone(),
+            peer: self.peer.to_string(),
+            slot: Some(slot.to_owned()),
+            selection,
+        };
+        let registered = self.shared.services.subscribers.register(info);
+        registered
+            .map_err(|error| ErrorFields::error(sqlstate::TOO_MANY_CONNECTIONS, error.to_string()))
+    }
+
+    /// What a client is told when the log says no.
+    fn stream_error(&self, slot: &str, error: &StreamError) -> ErrorFields {
+        match error {
+            StreamError::NotKept { .. } => {
+                let message = self.source.version.invalidated_slot(slot);
+                ErrorFields::error(error.sqlstate(), message)
+                    .with_detail(error.to_string())
+                    .with_hint("Drop the slot, or the subscription, and make it anew.")
+            }
+            _ => {
+                let report = ErrorFields::error(error.sqlstate(), error.to_string());
+                match std::error::Error::source(error) {
+                    Some(cause) => report.with_detail(cause.to_string()),
+                    None => report,
+                }
+            }
+        }
+    }
+}

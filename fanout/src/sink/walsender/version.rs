@@ -1,0 +1,113 @@
+//! What the announced server version can and how it words things.
+//!
+//! A client chooses its statements and options by the version that the endpoint announces, which is the
+//! source's own. So whatever differs between 14 and 18 is asked here.
+
+/// The major version of PostgreSQL that this endpoint speaks as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServerVersion(u32);
+
+impl ServerVersion {
+    /// From the parameter `server_version`, such as `15.18 (Debian 15.18-0+deb12u1)` or `19devel`.
+    pub(crate) fn parse(server_version: &str) -> Option<Self> {
+        let digits = server_version.trim_start();
+        let end = digits
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(digits.len());
+        digits.get(..end)?.parse().ok().map(Self)
+    }
+
+    /// The highest pgoutput protocol version (`LOGICALREP_PROTO_MAX_VERSION_NUM`).
+    pub(crate) const fn proto_max(self) -> u32 {
+        match self.0 {
+            ..=14 => 2,
+            15 => 3,
+            _ => 4,
+        }
+    }
+
+    /// Who says "client sent proto_version=...".
+    pub(crate) const fn proto_range_subject(self) -> &'static str {
+        if self.0 <= 15 { "we" } else { "server" }
+    }
+
+    /// Whether missing options are reported by one rule before any other check, and an empty list of
+    /// publications is allowed.
+    pub(crate) const fn checks_required_options(self) -> bool {
+        self.0 >= 17
+    }
+
+    /// Whether pgoutput knows `two_phase`.
+    pub(crate) const fn has_two_phase_option(self) -> bool {
+        self.0 >= 15
+    }
+
+    /// Whether pgoutput knows `origin` and `streaming 'parallel'`.
+    pub(crate) const fn has_origin_and_parallel(self) -> bool {
+        self.0 >= 16
+    }
+
+    /// Whether slot commands take a parenthesised option list, and `READ_REPLICATION_SLOT` exists.
+    pub(crate) const fn has_slot_option_lists(self) -> bool {
+        self.0 >= 15
+    }
+
+    /// Whether slots have `failover`, and `ALTER_REPLICATION_SLOT` exists.
+    pub(crate) const fn has_failover(self) -> bool {
+        self.0 >= 17
+    }
+
+    /// Whether `ALTER_REPLICATION_SLOT` takes `two_phase`.
+    pub(crate) const fn alters_two_phase(self) -> bool {
+        self.0 >= 18
+    }
+
+    /// Whether the timeline of `IDENTIFY_SYSTEM` is an int8.
+    pub(crate) const fn timeline_is_int8(self) -> bool {
+        self.0 >= 16
+    }
+
+    /// Whether a missing publication is a warning and not an error.
+    pub(crate) const fn tolerates_missing_publication(self) -> bool {
+        self.0 >= 18
+    }
+
+    /// What a server says of a slot whose changes are gone.
+    pub(crate) fn invalidated_slot(self, slot: &str) -> String {
+        let words = match self.0 {
+            ..=15 => "cannot read from logical replication slot",
+            16 | 17 => "can no longer get changes from replication slot",
+            _ => "can no longer access replication slot",
+        };
+        format!("{words} \"{slot}\"")
+    }
+
+    /// Whether `search_path` is a reported parameter.
+    pub(crate) const fn reports_search_path(self) -> bool {
+        self.0 >= 18
+    }
+
+    /// Whether `scram_iterations` is a reported parameter.
+    pub(crate) const fn reports_scram_iterations(self) -> bool {
+        self.0 >= 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_the_major_version() {
+        for (text, major) in [
+            ("15.18 (Debian 15.18-0+deb12u1)", 15),
+            ("18.4", 18),
+            ("19devel", 19),
+            ("16beta1", 16),
+        ] {
+            assert_eq!(ServerVersion::parse(text), Some(ServerVersion(major)));
+        }
+        assert_eq!(ServerVersion::parse(""), None);
+        assert_eq!(ServerVersion::parse("PostgreSQL"), None);
+    }
+}
