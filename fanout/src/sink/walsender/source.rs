@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pg_proto::wire::{ErrorFields, sqlstate};
 
+use super::upstream::with_causes;
 use super::version::ServerVersion;
 use crate::replay::Replay;
 
@@ -21,8 +22,17 @@ pub(super) struct Source {
 impl Source {
     /// As of the log's head.
     pub(super) fn of(replay: &Replay) -> Result<Self, ErrorFields> {
-        let _ = replay;
-        Self::new(0, 0, "", BTreeMap::new())
+        let catalog = replay.catalog().map_err(|error| {
+            ErrorFields::fatal(error.sqlstate(), error.to_string()).with_detail(with_causes(&error))
+        })?;
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let identity = replay.identity();
+        Self::new(
+            identity.system_identifier,
+            identity.timeline,
+            &identity.database,
+            catalog.parameters().iter().map(owned).collect(),
+        )
     }
 
     /// From the log's identity and the parameters in its catalog.

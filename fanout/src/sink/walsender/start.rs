@@ -11,11 +11,13 @@ use super::parameters::encoding_conflict;
 use super::session::{Flow, Session};
 use super::start_options::{self, StartOptions};
 use super::stream::{End, Sending};
+use super::upstream::with_causes;
 use crate::emit::{EmitOptions, MissingPublication};
 use crate::error::StreamError;
 use crate::positions::Lease;
 use crate::replay::{Ahead, Stream, StreamOptions};
 use crate::selection::{Publications, SelectionSpec};
+use crate::sink::PublicationsError;
 use crate::subscriber::{Protocol, Registration, SubscriberInfo};
 
 /// What a stream needs, all at hand.
@@ -169,36 +171,34 @@ impl Session<'_> {
         })
     }
 
-    /// Publications may have been made a moment ago: the log is asked, then the source, then the log again.
+    /// Versions before 18 end a stream at the first change if a publication is missing; here it does not begin.
     async fn require_publications(
         &self,
         slot: &str,
         options: &StartOptions,
         start: Lsn,
     ) -> Result<(), ErrorFields> {
-        let services = &self.shared.services;
-        let unknown = || {
-            let unknown = services.replay.unknown_publications(&options.publications);
-            unknown.map_err(|error| self.stream_error(slot, &error))
-        };
-        if unknown()?.is_empty() {
-            return Ok(());
-        }
-        match services.positions.refresh_catalog().await {
-            Ok(lsn) => {
-                let reached = services.replay.reached(lsn).await;
-                reached.map_err(|error| self.stream_error(slot, &error))?;
+        let tolerant = self.source.version.tolerates_missing_publication();
+        let looked_up = self
+            .shared
+            .services
+            .unknown_publications(&options.publications);
+        let missing = match looked_up.await {
+            Ok(unknown) => unknown.into_iter().next(),
+            Err(error @ PublicationsError::Stream(_)) => return Err(publications_error(&error)),
+            Err(error) if tolerant => {
+                tracing::warn!(slot, %error, "a publication is not known and will be skipped");
+                None
             }
-            Err(error) => tracing::warn!(slot, %error, "can't ask for new publications"),
-        }
-        match unknown()?.into_iter().next() {
-            Some(name) if !self.source.version.tolerates_missing_publication() => {
-                let context = format!(
+            Err(error) => return Err(publications_error(&error)),
+        };
+        match missing {
+            Some(name) if !tolerant => {
+                let error = StreamError::UnknownPublication { name };
+                Err(self.stream_error(slot, &error).with_context(format!(
                     "slot \"{slot}\", output plugin \"pgoutput\", in the change callback, \
                      associated LSN {start}"
-                );
-                Err(StreamError::UnknownPublication { name })
-                    .map_err(|error| self.stream_error(slot, &error).with_context(context))
+                )))
             }
             _ => Ok(()),
         }
@@ -227,13 +227,19 @@ impl Session<'_> {
                     .with_detail(error.to_string())
                     .with_hint("Drop the slot, or the subscription, and make it anew.")
             }
-            _ => {
-                let report = ErrorFields::error(error.sqlstate(), error.to_string());
-                match std::error::Error::source(error) {
-                    Some(cause) => report.with_detail(cause.to_string()),
-                    None => report,
-                }
-            }
+            _ => with_cause(error.sqlstate(), error),
         }
+    }
+}
+
+fn publications_error(error: &PublicationsError) -> ErrorFields {
+    with_cause(error.sqlstate(), error)
+}
+
+fn with_cause(code: &str, error: &dyn std::error::Error) -> ErrorFields {
+    let report = ErrorFields::error(code, error.to_string());
+    match error.source() {
+        Some(cause) => report.with_detail(with_causes(cause)),
+        None => report,
     }
 }

@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Client, ClientFrame, ReceiveError};
 use super::keepalive::{Due, Keepalives};
 use super::progress::Progress;
-use crate::emit::Frames;
+use crate::emit::{Frames, Warning};
 use crate::error::StreamError;
 use crate::positions::Lease;
-use crate::replay::{Advance, Stream, Warning};
+use crate::replay::{Advance, Stream};
 use crate::subscriber::Subscriber;
 
 /// So much is gathered for one write, from as many blocks as it takes.

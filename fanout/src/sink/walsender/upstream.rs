@@ -34,13 +34,7 @@ impl Upstream {
         } else {
             login.database.clone()
         });
-        options.sslmode = match config.sslmode {
-            config::SslMode::Disable => pg_client::SslMode::Disable,
-            config::SslMode::Prefer => pg_client::SslMode::Prefer,
-            config::SslMode::Require => pg_client::SslMode::Require,
-            config::SslMode::VerifyCa => pg_client::SslMode::VerifyCa,
-            config::SslMode::VerifyFull => pg_client::SslMode::VerifyFull,
-        };
+        options.sslmode = config.sslmode.into();
         options.sslrootcert.clone_from(&config.sslrootcert);
         options.connect_timeout = std::time::Duration::from_millis(config.connect_timeout_ms);
         options.parameters.clone_from(&login.settings);
@@ -139,7 +133,8 @@ impl Upstream {
     }
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
+/// An error and all that led to it, in one line.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
