@@ -2,4 +2,5 @@
 
 pub mod catalog;
 pub mod registry;
+pub mod retention;
 pub mod state;

@@ -41,4 +41,4 @@ pub use sled_store::SledStore;
 pub use slot::{Holder, InvalidHolder, Lease, NewSlot, Slot};
 #[cfg(test)]
 pub(crate) use store::MemoryStore;
-pub use store::{Store, StoreError};
+pub use store::{Pairs, Store, StoreError};

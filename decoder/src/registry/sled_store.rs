@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::store::{Store, StoreError};
+use super::store::{Pairs, Store, StoreError};
 
 /// The registry is small: a few hundred bytes a slot.
 const CACHE_BYTES: u64 = 8 << 20;
@@ -45,7 +45,7 @@ fn failed(action: &'static str) -> impl Fn(sled::Error) -> StoreError {
 }
 
 impl Store for SledStore {
-    fn scan(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    fn scan(&self, prefix: &[u8]) -> Result<Pairs, StoreError> {
         self.0
             .scan_prefix(prefix)
             .map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())))

@@ -28,10 +28,13 @@ pub enum StoreError {
     },
 }
 
+/// Keys and their values.
+pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Keys and values. What was put is durable after a flush.
 pub trait Store: fmt::Debug + Send + Sync {
     /// All pairs whose key begins with `prefix`, in the order of their keys.
-    fn scan(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>;
+    fn scan(&self, prefix: &[u8]) -> Result<Pairs, StoreError>;
     /// Sets a value.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
     /// Removes a key.
@@ -47,7 +50,7 @@ pub(crate) struct MemoryStore(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
 
 #[cfg(test)]
 impl Store for MemoryStore {
-    fn scan(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    fn scan(&self, prefix: &[u8]) -> Result<Pairs, StoreError> {
         let pairs = self.0.lock();
         let found = pairs.range(prefix.to_vec()..);
         Ok(found
