@@ -14,11 +14,15 @@
 //! | [`positions`] | slots: the client of the decoder's control service |
 //! | [`subscriber`] | who is connected, with counters |
 //! | [`sink`] | the two ways out: gRPC and PostgreSQL's replication protocol |
+//! | [`metrics`] | what `/metrics` shows |
+//! | [`runtime`] | the running process |
 
 pub mod emit;
 pub mod error;
+pub mod metrics;
 pub mod positions;
 pub mod replay;
+pub mod runtime;
 pub mod selection;
 pub mod sink;
 pub mod subscriber;

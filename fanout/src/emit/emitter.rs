@@ -65,7 +65,7 @@ pub(crate) struct Emitter {
     pub(super) lanes: Vec<Lane>,
     position: Lsn,
     warned: Vec<String>,
-    /// For tests: every block is walked record by record.
+    /// For tests, to compare: no block is handed on whole.
     walk_always: bool,
 }
 
@@ -323,6 +323,7 @@ impl Emitter {
         }
     }
 
+    /// From now on no block is handed on whole.
     #[cfg(test)]
     pub(crate) const fn walk_always(&mut self) {
         self.walk_always = true;
@@ -331,6 +332,6 @@ impl Emitter {
 
 /// Whether the transaction that is open behind the block has something in it already: then its BEGIN does not wait.
 fn ends_behind_an_event(block: &Block) -> bool {
-    let last = block.entries().last().and_then(|entry| entry.kind());
+    let last = block.entries().next_back().and_then(|entry| entry.kind());
     last.is_some_and(RecordKind::is_event)
 }

@@ -68,10 +68,9 @@ impl Opening {
 
     /// Copies what waits out of the block, which ends.
     pub(super) fn keep(&mut self, block: &Block) {
-        for waiting in [Some(&mut self.begin), self.origin.as_mut()] {
-            if let Some(waiting) = waiting {
-                waiting.keep(block);
-            }
+        self.begin.keep(block);
+        if let Some(origin) = &mut self.origin {
+            origin.keep(block);
         }
     }
 }

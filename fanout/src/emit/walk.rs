@@ -1,6 +1,8 @@
 //! A block, record by record.
 
-use pg_proto::pgoutput::{self, Framing, Message};
+use std::sync::Arc;
+
+use pg_proto::pgoutput::{self, Framing, Message, Truncate};
 use pg_proto::{Lsn, Oid};
 use storage_format::block::{Block, BlockFlags, Entry};
 use storage_format::record::RecordKind;
@@ -169,19 +171,7 @@ impl<'a, O: Output> Walk<'a, O> {
                 .emitter
                 .broken("a TRUNCATE record without a TRUNCATE message"));
         };
-        let mut passing = Vec::new();
-        for oid in truncate.relations() {
-            let emitter = &mut *self.emitter;
-            let decision = emitter.selection.decide(oid, &emitter.catalog);
-            if decision.refused.intersects(Actions::TRUNCATE) {
-                if let Some(refusal) = &decision.refusal {
-                    return Err(StreamError::Unsupported(refusal.clone()));
-                }
-            }
-            if decision.passes.contains(Actions::TRUNCATE) {
-                passing.push(oid);
-            }
-        }
+        let passing = self.truncated(&truncate)?;
         if passing.is_empty() {
             return Ok(());
         }
@@ -209,6 +199,23 @@ impl<'a, O: Output> Walk<'a, O> {
         }
         self.step.changes += 1;
         Ok(())
+    }
+
+    /// The relations of a TRUNCATE that pass.
+    fn truncated(&mut self, truncate: &Truncate<'_>) -> Result<Vec<Oid>, StreamError> {
+        let emitter = &mut *self.emitter;
+        let mut passing = Vec::new();
+        for oid in truncate.relations() {
+            let decision = emitter.selection.decide(oid, &emitter.catalog);
+            if decision.passes.contains(Actions::TRUNCATE) {
+                passing.push(oid);
+            } else if decision.refused.contains(Actions::TRUNCATE)
+                && let Some(refusal) = &decision.refusal
+            {
+                return Err(StreamError::Unsupported(Arc::clone(refusal)));
+            }
+        }
+        Ok(passing)
     }
 
     fn message(&mut self, entry: &Entry) -> Result<Next, StreamError> {

@@ -193,6 +193,25 @@ impl Positions {
         self.inner.connected.load(Ordering::Relaxed)
     }
 
+    /// How many slots are served here.
+    #[must_use]
+    pub fn lease_count(&self) -> u64 {
+        u64::try_from(self.inner.places.lock().len()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns when no slot is served here any more.
+    pub async fn all_given_back(&self) {
+        loop {
+            let mut freed = std::pin::pin!(self.inner.freed.notified());
+            // Before looking, so that what happens between looking and waiting is not missed.
+            freed.as_mut().enable();
+            if self.inner.places.lock().is_empty() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
     /// "name/incarnation", as the decoder knows this process.
     #[must_use]
     pub fn holder(&self) -> &str {

@@ -2,4 +2,6 @@
 
 mod registry;
 
-pub use registry::{Protocol, Registration, Subscriber, SubscriberInfo, Subscribers, TooMany};
+pub use registry::{
+    Protocol, Registration, Subscriber, SubscriberInfo, Subscribers, TooMany, Totals,
+};

@@ -12,7 +12,7 @@ use proto::v1::SubscriberStatus;
 use crate::selection::{Publications, SelectionSpec};
 
 /// How a subscriber is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// PostgreSQL's replication protocol.
     Postgresql,
@@ -21,6 +21,9 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Postgresql, Self::Grpc];
+
     /// The name in status and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -147,7 +150,33 @@ pub struct Subscribers {
 struct Inner {
     limit: usize,
     last_id: AtomicU64,
-    connected: Mutex<BTreeMap<u64, Arc<Subscriber>>>,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    connected: BTreeMap<u64, Arc<Subscriber>>,
+    /// Sums over those who left.
+    left: BTreeMap<Protocol, Totals>,
+}
+
+/// Sums over all subscribers of one protocol that there ever were in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Rows, truncates and messages.
+    pub changes: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Streams.
+    pub streams: u64,
+}
+
+impl Totals {
+    fn add(&mut self, subscriber: &Subscriber) {
+        self.changes += subscriber.changes.load(Ordering::Relaxed);
+        self.bytes += subscriber.bytes.load(Ordering::Relaxed);
+        self.streams += 1;
+    }
 }
 
 impl Subscribers {
@@ -158,16 +187,16 @@ impl Subscribers {
             inner: Arc::new(Inner {
                 limit,
                 last_id: AtomicU64::new(0),
-                connected: Mutex::default(),
+                list: Mutex::default(),
             }),
         }
     }
 
     /// Adds a subscriber for as long as the registration lives.
     pub fn register(&self, info: SubscriberInfo) -> Result<Registration, TooMany> {
-        let mut connected = self.inner.connected.lock();
+        let mut list = self.inner.list.lock();
         let limit = self.inner.limit;
-        if connected.len() >= limit {
+        if list.connected.len() >= limit {
             return Err(TooMany { limit });
         }
         let id = self.inner.last_id.fetch_add(1, Ordering::Relaxed) + 1;
@@ -182,7 +211,7 @@ impl Subscribers {
             changes: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
-        connected.insert(id, Arc::clone(&subscriber));
+        list.connected.insert(id, Arc::clone(&subscriber));
         Ok(Registration {
             subscriber,
             subscribers: self.clone(),
@@ -192,7 +221,41 @@ impl Subscribers {
     /// Everybody who is connected now.
     #[must_use]
     pub fn connected(&self) -> Vec<Arc<Subscriber>> {
-        self.inner.connected.lock().values().cloned().collect()
+        self.inner.list.lock().connected.values().cloned().collect()
+    }
+
+    /// How many are connected now.
+    #[must_use]
+    pub fn count(&self, protocol: Protocol) -> usize {
+        let list = self.inner.list.lock();
+        let connected = list.connected.values();
+        connected
+            .filter(|one| one.info.protocol == protocol)
+            .count()
+    }
+
+    /// Sums over all who are or were connected.
+    #[must_use]
+    pub fn totals(&self, protocol: Protocol) -> Totals {
+        let list = self.inner.list.lock();
+        let mut totals = list.left.get(&protocol).copied().unwrap_or_default();
+        for subscriber in list.connected.values() {
+            if subscriber.info.protocol == protocol {
+                totals.add(subscriber);
+            }
+        }
+        totals
+    }
+
+    /// Bytes of WAL between `head` and what the slowest of those who are connected was sent.
+    #[must_use]
+    pub fn lag_bytes_max(&self, head: Lsn) -> u64 {
+        let list = self.inner.list.lock();
+        let lags = list.connected.values().map(|one| {
+            let sent = Lsn(one.sent.load(Ordering::Relaxed));
+            head.bytes_since(sent)
+        });
+        lags.max().unwrap_or(0)
     }
 }
 
@@ -213,11 +276,11 @@ impl Deref for Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.subscribers
-            .inner
-            .connected
-            .lock()
-            .remove(&self.subscriber.id);
+        let mut list = self.subscribers.inner.list.lock();
+        if let Some(subscriber) = list.connected.remove(&self.subscriber.id) {
+            let protocol = subscriber.info.protocol;
+            list.left.entry(protocol).or_default().add(&subscriber);
+        }
     }
 }
 
@@ -253,5 +316,9 @@ mod tests {
         assert!(subscribers.connected().is_empty());
         let second = subscribers.register(info()).unwrap();
         assert_eq!(second.id(), 2);
+        second.sent(Lsn(30), 1, 10);
+        let totals = subscribers.totals(Protocol::Grpc);
+        assert_eq!((totals.changes, totals.bytes, totals.streams), (4, 160, 2));
+        assert_eq!(subscribers.totals(Protocol::Postgresql), Totals::default());
     }
 }

@@ -56,10 +56,10 @@ impl Batcher {
 
     /// Closes the batch at hand, if there is anything in it.
     pub(super) fn flush(&mut self) {
-        if let Some(part) = &mut self.part {
-            if *part != TransactionPart::default() {
-                self.parts.push(std::mem::take(part));
-            }
+        if let Some(part) = &mut self.part
+            && *part != TransactionPart::default()
+        {
+            self.parts.push(std::mem::take(part));
         }
         if !self.parts.is_empty() {
             let parts = std::mem::take(&mut self.parts);

@@ -16,4 +16,4 @@ mod service;
 mod slots;
 mod status;
 
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, ServeError};

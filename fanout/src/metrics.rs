@@ -1,0 +1,121 @@
+//! Metrics, under the prefix `decant_fanout_`.
+//!
+//! All of them are read where they are kept, when they are asked for: nothing is counted twice. Counters of
+//! subscribers that have left are kept in sum, so that they never go back.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::sink::Services;
+use crate::subscriber::{Protocol, Totals};
+
+/// Registers everything; there is nothing to see before `services` is set.
+pub fn register(registry: &mut Registry, services: Arc<OnceLock<Services>>) {
+    let registry = registry.sub_registry_with_prefix("decant_fanout");
+    registry.register_collector(Box::new(ServicesCollector(services)));
+}
+
+/// Reads the state of a fanout's parts.
+#[derive(Debug)]
+struct ServicesCollector(Arc<OnceLock<Services>>);
+
+/// The services, once they are there.
+struct Encoder<'a>(&'a Services);
+
+impl Encoder<'_> {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
+        let Services {
+            replay,
+            positions,
+            subscribers,
+            ..
+        } = self.0;
+        let head = replay.log().head();
+        let age = head.heartbeat_age(pg_proto::PgTimestamp::now());
+        let cached = u64::try_from(replay.log().cached_bytes()).unwrap_or(u64::MAX);
+        [
+            ("head_lsn", "End of what is served", head.lsn.0),
+            (
+                "decoder_connected",
+                "Whether the decoder's control service answers",
+                positions.connected().into(),
+            ),
+            (
+                "decoder_heartbeat_age_seconds",
+                "Time since the decoder last said in the log that it lives",
+                age.map_or(0, |age| age.as_secs()),
+            ),
+            (
+                "lag_bytes_max",
+                "Bytes of WAL between the head and what the slowest subscriber was sent",
+                subscribers.lag_bytes_max(head.lsn),
+            ),
+            (
+                "leases",
+                "Slots that are served here",
+                positions.lease_count(),
+            ),
+            (
+                "cached_bytes",
+                "Bytes of decoded blocks kept for other subscribers",
+                cached,
+            ),
+        ]
+    }
+
+    fn encode_totals(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        of: impl Fn(&Totals) -> u64,
+    ) -> Result<(), fmt::Error> {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for protocol in Protocol::ALL {
+            let value = of(&self.0.subscribers.totals(protocol));
+            let labels = [("protocol", protocol.name())];
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_connected(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Subscribers that are connected";
+        let mut family = encoder.encode_descriptor("subscribers", help, None, MetricType::Gauge)?;
+        for protocol in Protocol::ALL {
+            let count = self.0.subscribers.count(protocol);
+            let labels = [("protocol", protocol.name())];
+            let metric = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+            metric.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for ServicesCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(services) = self.0.get() else {
+            return Ok(());
+        };
+        let this = Encoder(services);
+        for (name, help, value) in this.gauges() {
+            let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        this.encode_connected(&mut encoder)?;
+        let encoder = &mut encoder;
+        let help = "Changes sent to subscribers";
+        this.encode_totals(encoder, "changes_sent", help, |totals| totals.changes)?;
+        let help = "Bytes sent to subscribers";
+        this.encode_totals(encoder, "sent_bytes", help, |totals| totals.bytes)?;
+        let help = "Streams started";
+        this.encode_totals(encoder, "streams", help, |totals| totals.streams)
+    }
+}
