@@ -28,6 +28,7 @@ pub mod index;
 pub mod log;
 mod mmap;
 pub mod record;
+pub mod seal;
 pub mod segment;
 pub mod staging;
 mod version;
@@ -36,6 +37,8 @@ pub mod write;
 
 pub use error::{Damage, FormatError};
 pub use identity::{Identity, NAME_LEN_MAX};
+pub use seal::{SealOptions, SealedSegment, seal_segment};
+pub use segment::{SegmentInfo, SegmentName, SegmentState, delete_segment, list_segments};
 pub use staging::{StagedTransaction, Staging};
 pub use version::FORMAT_VERSION;
 pub use write::{LogWriter, Recovery, WriterOptions};

@@ -4,6 +4,8 @@
 mod faults;
 #[path = "main/recovery.rs"]
 mod recovery;
+#[path = "main/sealing.rs"]
+mod sealing;
 #[path = "main/staged.rs"]
 mod staged;
 #[path = "main/support.rs"]

@@ -115,4 +115,16 @@ impl BlockBuilder {
         let [entries, frames, aux] = self.sections();
         ([prefix, entries, frames, aux].map(IoSlice::new), crc)
     }
+
+    /// As [`Self::pieces`], with another form of the body.
+    pub(crate) fn prefixed<'a>(
+        &self,
+        header: &BlockHeader,
+        prefix: &'a mut Vec<u8>,
+        stored: &'a [u8],
+    ) -> ([IoSlice<'a>; 2], u32) {
+        prefix.clear();
+        let crc = header.encode(self.relations.as_slice(), prefix);
+        ([IoSlice::new(prefix), IoSlice::new(stored)], crc)
+    }
 }

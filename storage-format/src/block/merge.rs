@@ -1,6 +1,6 @@
 //! Adding the content of one block to another.
 
-use pg_proto::Oid;
+use pg_proto::{Lsn, Oid};
 
 use super::builder::OpenTransaction;
 use super::{
@@ -34,6 +34,13 @@ impl BlockBuilder {
         self.relations.add_all(relations.iter().copied());
         self.tally_block(header);
         Ok(())
+    }
+
+    /// The log's position behind the block, if the source moved on without changes after it.
+    pub(crate) fn raise_end(&mut self, lsn: Lsn) {
+        if !self.is_empty() {
+            self.tally.end_lsn = self.tally.end_lsn.max(Some(lsn));
+        }
     }
 
     fn tally_block(&mut self, header: &BlockHeader) {

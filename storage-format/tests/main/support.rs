@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pg_proto::pgoutput::{Begin, Commit};
+use pg_proto::pgoutput::{Begin, Commit, Message, encode};
 use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 use storage_format::block::BlockBuilder;
 use storage_format::fs::{Fs, RealFs};
@@ -82,7 +82,12 @@ impl Transaction {
 
     pub(crate) fn push_begin(&self, builder: &mut BlockBuilder) {
         builder
-            .push_begin(&self.begin(), self.at, SEND_TIME, b"B-payload")
+            .push_begin(
+                &self.begin(),
+                self.at,
+                SEND_TIME,
+                &bytes(&Message::Begin(self.begin())),
+            )
             .unwrap();
     }
 
@@ -98,7 +103,11 @@ impl Transaction {
 
     pub(crate) fn push_commit(&self, builder: &mut BlockBuilder) {
         builder
-            .push_commit(&self.commit(), self.end(), b"C-payload")
+            .push_commit(
+                &self.commit(),
+                self.end(),
+                &bytes(&Message::Commit(self.commit())),
+            )
             .unwrap();
     }
 
@@ -107,6 +116,12 @@ impl Transaction {
         self.push_rows(builder, self.rows);
         self.push_commit(builder);
     }
+}
+
+fn bytes(message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(message, &mut out);
+    out
 }
 
 /// A RELATION message with one column named `column`.
