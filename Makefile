@@ -8,10 +8,17 @@ POSTGRES := $(abspath $(TARGET))/postgres
 
 .PHONY: help
 help:
+	@echo "make demo        everything once, on a private PostgreSQL (KEEP=1 leaves it running)"
 	@echo "make test        unit, property, golden and integration tests on real PostgreSQL servers"
 	@echo "make acceptance  the same at full size: 200,000 transactions, rows by the million"
 	@echo "make check       formatting, lints, documentation"
 	@echo "make postgres    fetch PostgreSQL servers for the tests (VERSIONS=\"16 17 18\")"
+
+# One publisher, one decoder, two fanouts, two subscribers, pgbench. KEEP=1 leaves everything running.
+.PHONY: demo
+demo: tools
+	$(CARGO) build --release --workspace --bins
+	@KEEP=$(KEEP) $(abspath $(TARGET))/release/demo
 
 .PHONY: tools
 tools:

@@ -175,6 +175,11 @@ impl Cluster {
         .await;
     }
 
+    /// Its postmaster, if it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        self.server.as_ref().map(Process::id)
+    }
+
     /// Whether it runs.
     pub fn is_running(&self) -> bool {
         self.server.is_some()

@@ -10,6 +10,15 @@ const COUNT: u16 = 12_000;
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
+/// `port` if nobody listens on it, else another one.
+pub fn preferably(port: u16) -> u16 {
+    if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        port
+    } else {
+        free_port()
+    }
+}
+
 /// A port that nobody listens on; each is handed out once in this process.
 pub fn free_port() -> u16 {
     // Test processes that run at the same time start at different places.

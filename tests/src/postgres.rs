@@ -47,6 +47,23 @@ impl Installation {
     }
 }
 
+/// The newest major version of which all programs of a server and its clients are installed.
+pub fn newest_complete() -> u32 {
+    let complete = |major: &u32| {
+        let places = candidates(*major)
+            .into_iter()
+            .filter(|bin| version_of(bin) == Some(*major));
+        let programs = ["initdb", "pgbench"];
+        places
+            .into_iter()
+            .any(|bin| programs.iter().all(|program| bin.join(program).is_file()))
+    };
+    (14..=30)
+        .rev()
+        .find(complete)
+        .expect("PostgreSQL 14 or later is not installed: `make tools` installs it, or set PG_BIN")
+}
+
 /// A client program (`psql`, `pgbench`, `pg_recvlogical`) of whatever installation has it.
 pub fn client(program: &str) -> Command {
     let from_environment = std::env::var_os("PG_BIN").map(PathBuf::from);
@@ -119,12 +136,14 @@ fn candidates(major: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Cargo's target directory: this program runs from `target/<profile>/deps`.
+/// Cargo's target directory, in which this program is.
 pub(crate) fn target_directory() -> PathBuf {
     let program = std::env::current_exe().expect("a program knows its own path");
-    let directory = program.ancestors().nth(3);
+    let directory = program
+        .ancestors()
+        .find(|folder| folder.join("CACHEDIR.TAG").is_file());
     directory
-        .expect("tests run from target/<profile>/deps")
+        .expect("this program runs from Cargo's target directory")
         .to_owned()
 }
 

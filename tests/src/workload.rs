@@ -1,5 +1,6 @@
 //! What is done at the source, and how contents of databases are compared.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use crate::cluster::Cluster;
 use crate::postgres::client;
 use crate::process::{Process, run_successfully};
-use crate::sql::Session;
+use crate::sql::{Row, Session};
 
 /// The tables of pgbench.
 pub const PGBENCH_TABLES: [&str; 4] = [
@@ -73,6 +74,16 @@ impl Pgbench {
         Self::spawn(command, cluster)
     }
 
+    /// Starts `clients` that go on for a time.
+    pub fn start_for(cluster: &Cluster, clients: u32, duration: Duration) -> Self {
+        let mut command = pgbench(cluster.port());
+        command
+            .args(["-n", "-c", &clients.to_string(), "-j", "2", "-T"])
+            .arg(duration.as_secs().to_string())
+            .arg("postgres");
+        Self::spawn(command, cluster)
+    }
+
     fn spawn(command: Command, cluster: &Cluster) -> Self {
         let log = cluster.socket_directory().join("pgbench.log");
         Self(Process::spawn("pgbench", command, &log))
@@ -124,6 +135,27 @@ pub async fn contents(session: &mut Session, tables: &[&str]) -> Vec<Contents> {
         });
     }
     all
+}
+
+/// All rows of a table.
+pub async fn rows_of(session: &mut Session, table: &str) -> Vec<Row> {
+    session.run(&format!("select * from {table}")).await
+}
+
+/// The contents that some rows are; comparable only with what this function gives.
+pub fn contents_of(table: &str, rows: &[Row]) -> Contents {
+    let hash = |row: &Row| {
+        let mut hasher = DefaultHasher::new();
+        row.hash(&mut hasher);
+        hasher.finish()
+    };
+    // A sum, since rows have no order.
+    let sum = rows.iter().map(hash).fold(0, u64::wrapping_add);
+    Contents {
+        table: table.to_owned(),
+        rows: rows.len() as u64,
+        checksum: format!("{sum:016x}"),
+    }
 }
 
 /// Bytes of all files below a folder.

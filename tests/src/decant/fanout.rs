@@ -23,6 +23,11 @@ impl Fanout {
         Endpoint::new(self.postgres_port)
     }
 
+    /// The port of its PostgreSQL endpoint.
+    pub fn port(&self) -> u16 {
+        self.postgres_port
+    }
+
     /// The gRPC address.
     pub fn grpc_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.grpc_port)

@@ -22,7 +22,7 @@ use self::control::{connect, try_status};
 use self::program::to_toml;
 use crate::cluster::Cluster;
 use crate::expect::wait_until;
-use crate::ports::free_port;
+use crate::ports::{free_port, preferably};
 use crate::process::{Process, run};
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
@@ -35,6 +35,8 @@ pub struct Decant {
     fanouts: Vec<Fanout>,
     settings: BTreeMap<String, String>,
     control_port: u16,
+    /// Chooses a fanout's port, given the default of the first one.
+    choose_port: fn(u16) -> u16,
     home: TempDir,
 }
 
@@ -51,6 +53,7 @@ impl Decant {
             fanouts: Vec::new(),
             settings: BTreeMap::new(),
             control_port,
+            choose_port: |_| free_port(),
             home,
         };
         decant.set("source.host", "127.0.0.1");
@@ -65,6 +68,25 @@ impl Decant {
         decant
     }
 
+    /// Listens where the programs do by default, as far as that is free.
+    pub fn prefer_default_ports(&mut self) {
+        self.control_port = preferably(7400);
+        let control = format!("127.0.0.1:{}", self.control_port);
+        self.set("decoder.control", control);
+        self.set(
+            "decoder.http",
+            format_args!("127.0.0.1:{}", preferably(7401)),
+        );
+        let control = self.control_url();
+        self.set("fanout.decoder", control);
+        self.choose_port = preferably;
+    }
+
+    /// Where a program is.
+    pub fn program_path(&self, program: &str) -> PathBuf {
+        program::program_path(program)
+    }
+
     /// Another one on the same log directory and source, for what must not work.
     pub fn rival(&self) -> Self {
         let mut rival = Self {
@@ -72,6 +94,7 @@ impl Decant {
             fanouts: Vec::new(),
             settings: self.settings.clone(),
             control_port: free_port(),
+            choose_port: self.choose_port,
             home: tempfile::tempdir().expect("a temporary folder"),
         };
         let control = format!("127.0.0.1:{}", rival.control_port);
@@ -214,9 +237,9 @@ impl Decant {
         self.fanouts.push(Fanout {
             name: format!("fanout-{number}"),
             process: None,
-            postgres_port: free_port(),
-            grpc_port: free_port(),
-            http_port: free_port(),
+            postgres_port: (self.choose_port)(6432),
+            grpc_port: (self.choose_port)(7410),
+            http_port: (self.choose_port)(7411),
         });
         self.restart_fanout(number).await;
         number

@@ -7,8 +7,8 @@ use proto::v1::{Change, ChangeKind, Relation, Row, Truncate, Value};
 
 use crate::sql::Session;
 
-/// Values as text, `None` for null.
-type Values = Vec<Option<String>>;
+/// Values as text, `None` for null: a row of a server, beside the row of a change.
+type Values = crate::sql::Row;
 
 /// Settings under which a server prints values as the log has them.
 const SETTINGS: &str = "set datestyle = iso; set intervalstyle = postgres; set timezone = 'UTC'; \
@@ -92,6 +92,14 @@ impl TableModel {
         self.tables.get(table).map_or(0, |table| {
             table.rows.len() as u64 + table.bag.values().sum::<u64>()
         })
+    }
+
+    /// All rows of a table, `schema.name`, in no order.
+    pub fn rows(&self, table: &str) -> Vec<Values> {
+        self.tables
+            .get(table)
+            .map(Table::all_rows)
+            .unwrap_or_default()
     }
 
     /// Names of the tables that were seen.
