@@ -45,8 +45,7 @@ pub(crate) async fn authenticate(
         let frame = next_frame(buffer, transport, DOING).await.map_err(lost)?;
         match frame.tag {
             b'R' => {
-                let step = step(frame, progress, transport, outbox, options)?;
-                progress = step;
+                progress = step(frame, progress, transport, outbox, session, options)?;
                 outbox.flush(transport, DOING).await.map_err(lost)?;
             }
             b'E' => return Err(lost(server_error(frame))),
@@ -71,6 +70,7 @@ fn step(
     progress: Progress,
     transport: &Transport,
     outbox: &mut Outbox,
+    session: &mut Session,
     options: &ConnectOptions,
 ) -> Result<Progress, ConnectError> {
     let malformed = |error| refused(options, Error::Message(error));
@@ -93,13 +93,13 @@ fn step(
         }
         (Authentication::Sasl { mechanisms }, Progress::Begun) => {
             let password = password(options)?;
-            let scram = begin_scram(&mechanisms, password, transport, outbox);
-            scram
-                .map(|scram| Progress::Scram(Box::new(scram)))
-                .ok_or_else(|| {
-                    let names = mechanisms.join(&b", "[..]);
-                    unsupported(options, &String::from_utf8_lossy(&names))
-                })
+            let begun = begin_scram(&mechanisms, password, transport, outbox);
+            let (scram, bound) = begun.ok_or_else(|| {
+                let names = mechanisms.join(&b", "[..]);
+                unsupported(options, &String::from_utf8_lossy(&names))
+            })?;
+            session.channel_bound = bound;
+            Ok(Progress::Scram(Box::new(scram)))
         }
         (Authentication::SaslContinue(data), Progress::Scram(mut scram)) => {
             scram
@@ -140,7 +140,7 @@ fn begin_scram(
     password: &[u8],
     transport: &Transport,
     outbox: &mut Outbox,
-) -> Option<ScramSha256> {
+) -> Option<(ScramSha256, bool)> {
     let is_offered = |name: &str| offered.contains(&name.as_bytes());
     let end_point = transport.server_certificate().and_then(server_end_point);
     let (mechanism, binding) = match end_point {
@@ -160,7 +160,7 @@ fn begin_scram(
         data: Some(scram.message()),
     };
     outbox.queue_with(|out| response.encode(out));
-    Some(scram)
+    Some((scram, mechanism == SCRAM_SHA_256_PLUS))
 }
 
 fn scram_failed(options: &ConnectOptions, source: io::Error) -> ConnectError {

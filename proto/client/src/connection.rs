@@ -127,6 +127,12 @@ impl Connection {
         self.transport.is_encrypted()
     }
 
+    /// Whether authentication was bound to the TLS connection (SCRAM-SHA-256-PLUS): nobody stands in between.
+    #[must_use]
+    pub const fn is_channel_bound(&self) -> bool {
+        self.session.channel_bound
+    }
+
     /// The notices that came since the last call, at most the newest 64.
     pub fn take_notices(&mut self) -> Vec<ErrorFields> {
         self.session.notices.drain(..).collect()

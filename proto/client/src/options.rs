@@ -49,7 +49,8 @@ pub enum SslMode {
     Require,
     /// Always, and a trusted authority has signed the certificate.
     VerifyCa,
-    /// The same, and the certificate is for this host.
+    /// The same, and the certificate is for this host: one of its subject alternative names is. A common name
+    /// alone does not count, other than with libpq.
     VerifyFull,
 }
 

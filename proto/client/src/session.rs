@@ -17,6 +17,8 @@ pub(crate) struct Session {
     pub(crate) notices: VecDeque<ErrorFields>,
     pub(crate) pid: u32,
     pub(crate) key: Vec<u8>,
+    /// Whether authentication was bound to the TLS connection.
+    pub(crate) channel_bound: bool,
 }
 
 impl Session {
@@ -27,6 +29,7 @@ impl Session {
             notices: VecDeque::new(),
             pid: 0,
             key: Vec::new(),
+            channel_bound: false,
         }
     }
 

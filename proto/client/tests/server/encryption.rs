@@ -52,6 +52,8 @@ async fn is_encrypted(options: &ConnectOptions) -> bool {
     let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     let says = connection.query_one_value(sql).await.unwrap().unwrap();
     assert_eq!(says == "t", connection.is_encrypted());
+    // The server hashes its certificate too: the binding holds only if both hashes are the same.
+    assert_eq!(connection.is_channel_bound(), connection.is_encrypted());
     connection.is_encrypted()
 }
 
