@@ -121,6 +121,8 @@ pub struct Counters {
     pub staged_transactions: Counter,
     /// Bytes that they take, in files and in memory.
     pub staged_bytes: Counter,
+    /// 1 while the log waits for room on its disk, else 0.
+    pub disk_full: Counter,
 }
 
 /// Asks the catalog task to make the source say its publications again.

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{SegmentExtension, SegmentName};
+use super::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
 use crate::error::FormatError;
-use crate::fs::Fs;
+use crate::fs::{Fs, read_full_at};
+use crate::identity::Identity;
 
 /// Whether a segment's file is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,21 @@ fn info(path: &Path) -> Option<SegmentInfo> {
         state,
         path: path.to_owned(),
     })
+}
+
+/// Whose log a directory holds, as its newest segment says; `None` if there is no segment.
+pub fn read_identity(fs: &dyn Fs, log: &Path) -> Result<Option<Identity>, FormatError> {
+    let Some(last) = list_segments(fs, log)?.pop() else {
+        return Ok(None);
+    };
+    let path = &last.path;
+    let file = fs.open(path).map_err(FormatError::io("open", path))?;
+    let mut start = [0; SEGMENT_HEADER_LEN];
+    let read = read_full_at(&*file, &mut start, 0).map_err(FormatError::io("read", path))?;
+    let sealed = last.state == SegmentState::Sealed;
+    let start = start.get(..read).unwrap_or_default();
+    let (header, _) = SegmentHeader::decode_file(start, path, last.name, sealed)?;
+    Ok(Some(header.identity))
 }
 
 /// Removes a segment with all that belongs to it. Readers that have it open keep it.

@@ -175,6 +175,18 @@ impl LogWriter {
         self.roll_over()
     }
 
+    /// The source is on another timeline from here on: a new segment begins, which says so. Nothing happens if it is
+    /// on that one already.
+    pub fn begin_timeline(&mut self, timeline: u32) -> Result<(), FormatError> {
+        let before = self.identity.timeline;
+        if timeline == before {
+            return Ok(());
+        }
+        self.identity.timeline = timeline;
+        self.finish_segment()
+            .inspect_err(|_| self.identity.timeline = before)
+    }
+
     /// End of the last whole transaction or progress that was appended.
     #[must_use]
     pub const fn written_lsn(&self) -> Lsn {

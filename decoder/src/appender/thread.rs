@@ -1,0 +1,242 @@
+//! The appender's loop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pg_proto::PgTimestamp;
+use storage_format::FormatError;
+use storage_format::block::BlockBuilder;
+use storage_format::segment::SegmentName;
+use storage_format::write::LogWriter;
+
+use super::work::{Returned, StagedWork, Work};
+use crate::ingest::Input;
+use crate::mailbox::{Received, Receiver, Sender};
+use crate::metrics::Metrics;
+use crate::state::{DecoderState, Head};
+
+/// How often readers are shown that the writer lives, when there is nothing else to show.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How often a full disk is tried again.
+const RETRY_FULL_DISK: Duration = Duration::from_secs(1);
+/// How often it is reported.
+const REPORT_FULL_DISK: Duration = Duration::from_secs(60);
+/// How quickly a shutdown is noticed while the disk is full.
+const NOTICE_SHUTDOWN: Duration = Duration::from_millis(50);
+
+/// The appender's connections.
+pub(crate) struct AppenderPorts {
+    pub(crate) work: Receiver<Work>,
+    pub(crate) returned: Sender<Returned>,
+    /// The ingest thread, which waits for its inputs and not for what is returned.
+    pub(crate) wake: Sender<Input>,
+    pub(crate) finished: Sender<SegmentName>,
+    /// Set when waiting for room on the disk must end.
+    pub(crate) give_up: Arc<AtomicBool>,
+}
+
+/// Owns the writer.
+pub(crate) struct Appender {
+    log: LogWriter,
+    ports: AppenderPorts,
+    state: Arc<DecoderState>,
+    metrics: Metrics,
+    /// Goes back after the next sync.
+    held: Vec<Returned>,
+    /// A whole transaction or a progress was appended since the last sync.
+    dirty: bool,
+}
+
+impl Appender {
+    pub(crate) fn new(
+        log: LogWriter,
+        ports: AppenderPorts,
+        state: Arc<DecoderState>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            log,
+            ports,
+            state,
+            metrics,
+            held: Vec::new(),
+            dirty: false,
+        }
+    }
+
+    /// Works until the ingest thread is gone, then makes durable what is complete.
+    pub(crate) fn run(mut self) -> Result<(), FormatError> {
+        self.publish();
+        loop {
+            let deadline = Instant::now() + HEARTBEAT;
+            match self.ports.work.receive(Some(deadline)) {
+                Received::Item(work) => self.perform(work)?,
+                Received::Deadline => {}
+                Received::Closed => {
+                    self.log.abandon_open_transaction()?;
+                    return self.sync();
+                }
+            }
+            while let Some(work) = self.ports.work.try_receive() {
+                self.perform(work)?;
+            }
+            self.sync()?;
+            self.log.heartbeat(PgTimestamp::now());
+        }
+    }
+
+    fn perform(&mut self, work: Work) -> Result<(), FormatError> {
+        match work {
+            Work::Block(builder) => self.append(builder),
+            Work::Staged(staged) => {
+                self.append_staged(&staged)?;
+                self.finish(Returned::Done, true);
+                Ok(())
+            }
+            Work::Progress(lsn) => {
+                self.when_there_is_room(|log| log.progress(lsn))?;
+                self.finish(Returned::Done, true);
+                Ok(())
+            }
+            Work::Abandon => self.log.abandon_open_transaction(),
+            Work::Timeline(timeline) => {
+                self.when_there_is_room(|log| log.begin_timeline(timeline))?;
+                self.pass_on_finished();
+                Ok(())
+            }
+            Work::Sync => {
+                self.sync()?;
+                self.give_back(Returned::Synced(self.log.durable_lsn()));
+                Ok(())
+            }
+        }
+    }
+
+    fn append(&mut self, mut builder: Box<BlockBuilder>) -> Result<(), FormatError> {
+        let counters = self.state.counters();
+        counters
+            .transactions
+            .add(builder.transaction_count().into());
+        counters.bytes_written.add(builder.raw_len() as u64);
+        counters.blocks.add(1);
+        // What is inside one transaction only is made durable with its end.
+        let complete = builder.end_lsn().is_some() || builder.open_transaction().is_none();
+        self.when_there_is_room(|log| log.append(&mut builder))?;
+        self.finish(Returned::Block(builder), complete);
+        Ok(())
+    }
+
+    /// A transaction of which nothing is left, since all of it was rolled back, leaves only a position.
+    fn append_staged(&mut self, staged: &StagedWork) -> Result<(), FormatError> {
+        let StagedWork {
+            transaction,
+            commit,
+        } = staged;
+        let appended = self.when_there_is_room(|log| log.append_staged(transaction, commit))?;
+        if !appended {
+            return self.when_there_is_room(|log| log.progress(commit.end_lsn));
+        }
+        let counters = self.state.counters();
+        counters.transactions.add(1);
+        counters.bytes_written.add(transaction.stored_bytes());
+        Ok(())
+    }
+
+    /// Repeats what fails for want of space. The log is unchanged each time, and nobody is told that anything is safe.
+    fn when_there_is_room<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut LogWriter) -> Result<T, FormatError>,
+    ) -> Result<T, FormatError> {
+        let mut reported: Option<Instant> = None;
+        loop {
+            match attempt(&mut self.log) {
+                Err(error) if error.is_retryable() => {
+                    if reported.is_none_or(|at| at.elapsed() >= REPORT_FULL_DISK) {
+                        tracing::error!(
+                            error = service::cli::causes(&error),
+                            "the log's disk is full: waiting for room, nothing is confirmed meanwhile"
+                        );
+                        reported = Some(Instant::now());
+                    }
+                    self.state.counters().disk_full.set(1);
+                    // What is complete is not kept waiting for what does not fit.
+                    self.sync()?;
+                    if !self.wait_for_room() {
+                        return Err(error);
+                    }
+                }
+                result => {
+                    if reported.is_some() {
+                        self.state.counters().disk_full.set(0);
+                        tracing::info!("the log's disk has room again");
+                    }
+                    return result;
+                }
+            }
+        }
+    }
+
+    /// False if the process is ending.
+    fn wait_for_room(&self) -> bool {
+        let until = Instant::now() + RETRY_FULL_DISK;
+        while Instant::now() < until {
+            if self.ports.give_up.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.log.heartbeat(PgTimestamp::now());
+            std::thread::sleep(NOTICE_SHUTDOWN);
+        }
+        true
+    }
+
+    /// What needs no sync goes back at once.
+    fn finish(&mut self, returned: Returned, needs_sync: bool) {
+        if needs_sync {
+            self.dirty = true;
+            self.held.push(returned);
+            self.publish();
+        } else {
+            self.give_back(returned);
+        }
+        self.pass_on_finished();
+    }
+
+    fn pass_on_finished(&mut self) {
+        for name in self.log.take_finished() {
+            // Ignored: without its thread the segment is sealed after the next start.
+            let _ = self.ports.finished.send(name);
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), FormatError> {
+        if self.dirty {
+            let begun = Instant::now();
+            self.log.sync()?;
+            self.metrics
+                .fsync_seconds
+                .observe(begun.elapsed().as_secs_f64());
+            self.state.counters().fsyncs.add(1);
+            self.dirty = false;
+            self.publish();
+        }
+        for returned in std::mem::take(&mut self.held) {
+            self.give_back(returned);
+        }
+        Ok(())
+    }
+
+    /// Ignored where it fails: the ingest thread is ending, and this one will see it.
+    fn give_back(&self, returned: Returned) {
+        let _ = self.ports.returned.send(returned);
+        let _ = self.ports.wake.send(Input::Wake);
+    }
+
+    fn publish(&self) {
+        self.state.publish_head(Head {
+            writer_epoch: self.log.identity().writer_epoch,
+            written_lsn: self.log.written_lsn(),
+            durable_lsn: self.log.durable_lsn(),
+        });
+    }
+}

@@ -1,0 +1,372 @@
+//! The sink that feeds the log: blocks that are being filled, transactions that are being staged, and the hand-over
+//! of both to the appender.
+//!
+//! While the appender writes and syncs, the next block fills; it is handed over when the appender is idle and a
+//! transaction is complete in it, or when it has its size. So a sync covers all that was committed while the one before
+//! it ran, and a single commit does not wait for company.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pg_proto::pgoutput::{Begin, Commit, StreamCommit};
+use pg_proto::{Lsn, Xid};
+use storage_format::block::{BlockBuilder, BuildError};
+use storage_format::catalog::{Publication, ServerParameters, encode_publications};
+use storage_format::record::RecordKind;
+
+use super::IngestError;
+use super::record::{Incoming, Record, Touched};
+use super::sink::{Place, Sink};
+use super::staging::StagingArea;
+use crate::appender::{Returned, StagedWork, Work};
+use crate::mailbox::{Received, Receiver, Sender};
+use crate::state::DecoderState;
+
+/// A block is handed over at this size. Small enough to be in the CPU's cache while it is filled and checksummed, large
+/// enough that its header does not matter.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// Builders in circulation: one fills, one is written, one waits.
+const BUILDERS: usize = 3;
+
+/// Work that may be on its way to the appender at a time.
+const IN_FLIGHT_MAX: usize = BUILDERS - 1;
+
+/// The appender as seen from here.
+#[derive(Debug)]
+pub(crate) struct AppenderPort {
+    pub(crate) work: Sender<Work>,
+    pub(crate) returned: Receiver<Returned>,
+}
+
+/// Feeds the log.
+#[derive(Debug)]
+pub(crate) struct LogSink {
+    builder: Box<BlockBuilder>,
+    free: Vec<Box<BlockBuilder>>,
+    port: AppenderPort,
+    in_flight: usize,
+    /// The appender was idle when a batch ended inside a transaction that has complete ones before it.
+    hand_over_at_commit: bool,
+    pub(super) staging: StagingArea,
+    /// Nothing more will come that commits below this.
+    position: Lsn,
+    /// The log has got this position, or will have it with what is in flight.
+    handed_over: Lsn,
+    progress_interval: Duration,
+    last_progress: Option<Instant>,
+    parameters: ServerParameters,
+    scratch: Vec<u8>,
+    changes: u64,
+    state: Arc<DecoderState>,
+}
+
+impl LogSink {
+    pub(crate) fn new(
+        port: AppenderPort,
+        staging: StagingArea,
+        end_lsn: Lsn,
+        parameters: ServerParameters,
+        progress_interval: Duration,
+        state: Arc<DecoderState>,
+    ) -> Self {
+        Self {
+            builder: Box::default(),
+            free: (1..BUILDERS).map(|_| Box::default()).collect(),
+            port,
+            in_flight: 0,
+            hand_over_at_commit: false,
+            staging,
+            position: end_lsn,
+            handed_over: end_lsn,
+            progress_interval,
+            last_progress: None,
+            parameters,
+            scratch: Vec::new(),
+            changes: 0,
+            state,
+        }
+    }
+
+    /// Stores what the source reports of itself, if that is news.
+    pub(crate) fn server_parameters(
+        &mut self,
+        parameters: ServerParameters,
+    ) -> Result<(), IngestError> {
+        if parameters != self.parameters {
+            self.scratch.clear();
+            parameters.encode(&mut self.scratch);
+            self.builder
+                .push_aux(RecordKind::ServerParameters, &self.scratch)?;
+            self.parameters = parameters;
+        }
+        Ok(())
+    }
+
+    /// The source is on this timeline from here on.
+    pub(crate) fn begin_timeline(&self, timeline: u32) -> Result<(), IngestError> {
+        Ok(self.port.work.send(Work::Timeline(timeline))?)
+    }
+
+    /// Called when there is nothing more to read for now: whatever is complete goes to the appender as soon as that is
+    /// idle. Returns when to call again at the latest.
+    pub(crate) fn settle(&mut self) -> Result<Option<Instant>, IngestError> {
+        self.take_back()?;
+        if self.in_flight > 0 {
+            return Ok(None);
+        }
+        if self.is_complete() {
+            if self.builder.open_transaction().is_some() {
+                self.hand_over_at_commit = true;
+            } else {
+                self.hand_over()?;
+            }
+            return Ok(None);
+        }
+        if self.builder.is_empty()
+            && self.builder.open_transaction().is_none()
+            && self.position > self.handed_over
+        {
+            return self.progress();
+        }
+        Ok(None)
+    }
+
+    /// A position without changes, not more often than the interval says.
+    fn progress(&mut self) -> Result<Option<Instant>, IngestError> {
+        let now = Instant::now();
+        let due = self.last_progress.map(|last| last + self.progress_interval);
+        if let Some(due) = due.filter(|due| *due > now) {
+            return Ok(Some(due));
+        }
+        self.send(Work::Progress(self.position))?;
+        self.handed_over = self.position;
+        self.last_progress = Some(now);
+        Ok(None)
+    }
+
+    /// Forgets what is incomplete and waits until the rest is durable; the log's end.
+    pub(crate) fn reset(&mut self) -> Result<Lsn, IngestError> {
+        if !self.builder.is_empty() {
+            self.hand_over()?;
+        }
+        self.staging.discard_all();
+        self.port.work.send(Work::Abandon)?;
+        self.port.work.send(Work::Sync)?;
+        let end = loop {
+            match self.port.returned.receive(None) {
+                Received::Item(Returned::Synced(end)) => break end,
+                Received::Item(returned) => self.took_back(returned),
+                Received::Deadline | Received::Closed => return Err(IngestError::Stopped),
+            }
+        };
+        self.builder.start(None);
+        self.hand_over_at_commit = false;
+        self.position = end;
+        self.handed_over = end;
+        Ok(end)
+    }
+
+    /// Whether the block holds something that is worth a sync.
+    fn is_complete(&self) -> bool {
+        let open = self.builder.open_transaction().is_some();
+        self.builder.end_lsn().is_some() || !(open || self.builder.is_empty())
+    }
+
+    fn hand_over(&mut self) -> Result<(), IngestError> {
+        let open = self.builder.open_transaction();
+        let mut next = self.free_builder()?;
+        next.start(open);
+        let full = std::mem::replace(&mut self.builder, next);
+        if let Some(end) = full.end_lsn() {
+            self.handed_over = self.handed_over.max(end);
+        }
+        let counters = self.state.counters();
+        counters.changes.add(std::mem::take(&mut self.changes));
+        self.hand_over_at_commit = false;
+        self.send(Work::Block(full))
+    }
+
+    fn send(&mut self, work: Work) -> Result<(), IngestError> {
+        while self.in_flight >= IN_FLIGHT_MAX {
+            self.wait_for_one()?;
+        }
+        self.port.work.send(work)?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// A builder to fill next; waits for the appender if there is none.
+    fn free_builder(&mut self) -> Result<Box<BlockBuilder>, IngestError> {
+        loop {
+            if let Some(builder) = self.free.pop() {
+                return Ok(builder);
+            }
+            self.wait_for_one()?;
+        }
+    }
+
+    fn wait_for_one(&mut self) -> Result<(), IngestError> {
+        match self.port.returned.receive(None) {
+            Received::Item(returned) => {
+                self.took_back(returned);
+                Ok(())
+            }
+            Received::Deadline | Received::Closed => Err(IngestError::Stopped),
+        }
+    }
+
+    fn take_back(&mut self) -> Result<(), IngestError> {
+        while let Some(returned) = self.port.returned.try_receive() {
+            self.took_back(returned);
+        }
+        Ok(())
+    }
+
+    fn took_back(&mut self, returned: Returned) {
+        match returned {
+            Returned::Block(builder) => {
+                self.in_flight -= 1;
+                self.free.push(builder);
+            }
+            Returned::Done => self.in_flight -= 1,
+            Returned::Synced(_) => {}
+        }
+    }
+
+    /// Runs `push` on the block; if it has no room for the record, on the next one.
+    #[inline]
+    fn push(
+        &mut self,
+        push: impl Fn(&mut BlockBuilder) -> Result<(), BuildError>,
+    ) -> Result<(), IngestError> {
+        match push(&mut self.builder) {
+            Ok(()) => {}
+            Err(BuildError::Full) if !self.builder.is_empty() => {
+                self.hand_over()?;
+                push(&mut self.builder)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if self.builder.raw_len() >= BLOCK_BYTES {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    fn push_record(&mut self, record: &Record<'_>) -> Result<(), IngestError> {
+        let Record {
+            kind,
+            start,
+            payload,
+            ..
+        } = *record;
+        match record.touched {
+            Touched::One(relation) => {
+                self.push(|block| block.push_change(kind, relation, start, payload))
+            }
+            Touched::None => self.push(|block| block.push_other(kind, start, payload)),
+            Touched::Many(truncate) => {
+                self.push(|block| block.push_truncate(truncate.relations(), start, payload))
+            }
+        }
+    }
+}
+
+impl Sink for LogSink {
+    type Error = IngestError;
+
+    fn begin(&mut self, begin: &Begin, message: &Incoming<'_>) -> Result<(), IngestError> {
+        let Incoming {
+            start,
+            send_time,
+            payload,
+        } = *message;
+        self.push(|block| block.push_begin(begin, start, send_time, payload))
+    }
+
+    #[inline]
+    fn record(&mut self, place: Place, record: &Record<'_>) -> Result<(), IngestError> {
+        match place {
+            Place::Open => {
+                self.changes += u64::from(is_change(record.kind));
+                self.push_record(record)
+            }
+            Place::Staged { top, sub } => self.staging.record(top, sub, record),
+        }
+    }
+
+    fn publications(&mut self, place: Place, all: &[Publication]) -> Result<(), IngestError> {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        encode_publications(all, &mut bytes);
+        let result = match place {
+            Place::Open => self.push(|block| block.push_aux(RecordKind::Publications, &bytes)),
+            Place::Staged { top, sub } => {
+                self.staging.aux(top, sub, RecordKind::Publications, &bytes)
+            }
+        };
+        self.scratch = bytes;
+        result
+    }
+
+    fn commit(&mut self, commit: &Commit, message: &Incoming<'_>) -> Result<(), IngestError> {
+        let Incoming { start, payload, .. } = *message;
+        self.push(|block| block.push_commit(commit, start, payload))?;
+        self.position = self.position.max(commit.end_lsn);
+        if self.hand_over_at_commit && self.is_complete() {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    fn lone_message(&mut self, lsn: Lsn, message: &Incoming<'_>) -> Result<(), IngestError> {
+        let Incoming {
+            start,
+            send_time,
+            payload,
+        } = *message;
+        self.position = self.position.max(lsn);
+        self.push(|block| block.push_lone_message(lsn, start, send_time, payload))
+    }
+
+    fn advance(&mut self, to: Lsn) -> Result<(), IngestError> {
+        self.position = self.position.max(to);
+        Ok(())
+    }
+
+    fn stage_begin(&mut self, top: Xid, message: &Incoming<'_>) -> Result<(), IngestError> {
+        self.staging.begin(top, message);
+        Ok(())
+    }
+
+    fn is_staged(&self, top: Xid) -> bool {
+        self.staging.contains(top)
+    }
+
+    fn stage_abort(&mut self, top: Xid, sub: Xid) -> Result<(), IngestError> {
+        self.staging.abort(top, sub);
+        Ok(())
+    }
+
+    fn stage_commit(&mut self, stream: &StreamCommit) -> Result<(), IngestError> {
+        let finished = self.staging.finish(stream.xid)?;
+        if !self.builder.is_empty() {
+            self.hand_over()?;
+        }
+        self.handed_over = self.handed_over.max(stream.commit.end_lsn);
+        self.state.counters().changes.add(finished.changes);
+        self.send(Work::Staged(Box::new(StagedWork {
+            transaction: finished.transaction,
+            commit: stream.commit,
+        })))
+    }
+}
+
+/// Whether the record is counted as a change of rows.
+pub(super) const fn is_change(kind: RecordKind) -> bool {
+    matches!(
+        kind,
+        RecordKind::Insert | RecordKind::Update | RecordKind::Delete | RecordKind::Truncate
+    )
+}

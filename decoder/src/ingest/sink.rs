@@ -1,0 +1,50 @@
+//! Where assembled transactions go.
+
+use pg_proto::pgoutput::{Begin, Commit, StreamCommit};
+use pg_proto::{Lsn, Xid};
+use storage_format::catalog::Publication;
+
+use super::error::StreamError;
+use super::record::{Incoming, Record};
+
+/// The transaction that a record belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The one that was begun last.
+    Open,
+    /// One that is staged.
+    Staged {
+        /// The top-level transaction.
+        top: Xid,
+        /// The subtransaction; the top-level one itself for its own records.
+        sub: Xid,
+    },
+}
+
+/// Takes what the assembler understood, in order.
+pub(crate) trait Sink {
+    /// Why it can't.
+    type Error: From<StreamError>;
+
+    /// A transaction begins.
+    fn begin(&mut self, begin: &Begin, message: &Incoming<'_>) -> Result<(), Self::Error>;
+    /// A record of a transaction.
+    fn record(&mut self, place: Place, record: &Record<'_>) -> Result<(), Self::Error>;
+    /// The publications as they are from here on.
+    fn publications(&mut self, place: Place, all: &[Publication]) -> Result<(), Self::Error>;
+    /// The open transaction commits.
+    fn commit(&mut self, commit: &Commit, message: &Incoming<'_>) -> Result<(), Self::Error>;
+    /// A message that stands outside transactions.
+    fn lone_message(&mut self, lsn: Lsn, message: &Incoming<'_>) -> Result<(), Self::Error>;
+    /// Nothing more will come that commits below `to`.
+    fn advance(&mut self, to: Lsn) -> Result<(), Self::Error>;
+
+    /// An in-progress transaction begins to be staged.
+    fn stage_begin(&mut self, top: Xid, message: &Incoming<'_>) -> Result<(), Self::Error>;
+    /// Whether it is being staged.
+    fn is_staged(&self, top: Xid) -> bool;
+    /// A subtransaction, or all if `sub` is `top`, is rolled back. One that was never staged is ignored.
+    fn stage_abort(&mut self, top: Xid, sub: Xid) -> Result<(), Self::Error>;
+    /// A staged transaction commits.
+    fn stage_commit(&mut self, stream: &StreamCommit) -> Result<(), Self::Error>;
+}

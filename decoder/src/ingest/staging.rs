@@ -1,0 +1,195 @@
+//! In-progress transactions: the log's staging, with what the decoder counts, and with patience for a full disk.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pg_proto::Xid;
+use storage_format::FormatError;
+use storage_format::fs::Fs;
+use storage_format::record::RecordKind;
+use storage_format::staging::{StagedTransaction, Staging};
+
+use super::IngestError;
+use super::log_sink::is_change;
+use super::record::{Incoming, Record, Touched};
+use crate::state::DecoderState;
+
+const RETRY_FULL_DISK: Duration = Duration::from_secs(1);
+const REPORT_FULL_DISK: Duration = Duration::from_secs(60);
+const NOTICE_SHUTDOWN: Duration = Duration::from_millis(50);
+
+/// The transactions that are being staged.
+#[derive(Debug)]
+pub(crate) struct StagingArea {
+    staging: Staging,
+    tallies: HashMap<Xid, Tally>,
+    give_up: Arc<AtomicBool>,
+    state: Arc<DecoderState>,
+}
+
+/// What was staged of one transaction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    bytes: u64,
+    changes: u64,
+}
+
+/// A transaction that is complete.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) transaction: StagedTransaction,
+    /// Changes of rows, those that were rolled back included.
+    pub(super) changes: u64,
+}
+
+impl StagingArea {
+    /// Over the log directory's staging folder, which is emptied. Waiting for room on the disk ends when `give_up` is
+    /// set.
+    pub(crate) fn open(
+        log: &Path,
+        fs: Arc<dyn Fs>,
+        memory_bytes: u64,
+        give_up: Arc<AtomicBool>,
+        state: Arc<DecoderState>,
+    ) -> Result<Self, FormatError> {
+        let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+        Ok(Self {
+            staging: Staging::open(log, memory_bytes, fs)?,
+            tallies: HashMap::new(),
+            give_up,
+            state,
+        })
+    }
+
+    pub(super) fn begin(&mut self, top: Xid, message: &Incoming<'_>) {
+        self.staging.begin(top, message.start, message.send_time);
+        self.tallies.insert(top, Tally::default());
+        self.count();
+    }
+
+    pub(super) fn contains(&self, top: Xid) -> bool {
+        self.staging.contains(top)
+    }
+
+    pub(super) fn record(
+        &mut self,
+        top: Xid,
+        sub: Xid,
+        record: &Record<'_>,
+    ) -> Result<(), IngestError> {
+        let Record {
+            kind,
+            start,
+            payload,
+            ..
+        } = *record;
+        self.when_there_is_room(|staging| staging.builder(top, sub, kind).map(drop))?;
+        let block = self.staging.builder(top, sub, kind)?;
+        match record.touched {
+            Touched::One(relation) => block.push_change(kind, relation, start, payload)?,
+            Touched::None => block.push_other(kind, start, payload)?,
+            Touched::Many(truncate) => block.push_truncate(truncate.relations(), start, payload)?,
+        }
+        self.tally(top, payload.len(), u64::from(is_change(kind)));
+        Ok(())
+    }
+
+    pub(super) fn aux(
+        &mut self,
+        top: Xid,
+        sub: Xid,
+        kind: RecordKind,
+        payload: &[u8],
+    ) -> Result<(), IngestError> {
+        self.when_there_is_room(|staging| staging.builder(top, sub, kind).map(drop))?;
+        self.staging
+            .builder(top, sub, kind)?
+            .push_aux(kind, payload)?;
+        self.tally(top, payload.len(), 0);
+        Ok(())
+    }
+
+    pub(super) fn abort(&mut self, top: Xid, sub: Xid) {
+        if top == sub {
+            self.staging.discard(top);
+            self.tallies.remove(&top);
+            self.count();
+        } else {
+            self.staging.abort_subtransaction(top, sub);
+        }
+    }
+
+    pub(super) fn finish(&mut self, top: Xid) -> Result<Finished, IngestError> {
+        let transaction = self.when_there_is_room(|staging| staging.finish(top))?;
+        let tally = self.tallies.remove(&top).unwrap_or_default();
+        self.count();
+        Ok(Finished {
+            transaction,
+            changes: tally.changes,
+        })
+    }
+
+    /// The connection is lost: everything will be streamed again.
+    pub(super) fn discard_all(&mut self) {
+        self.staging.discard_all();
+        self.tallies.clear();
+        self.count();
+    }
+
+    fn tally(&mut self, top: Xid, bytes: usize, changes: u64) {
+        let tally = self.tallies.entry(top).or_default();
+        tally.bytes += bytes as u64;
+        tally.changes += changes;
+        self.state.counters().staged_bytes.add(bytes as u64);
+    }
+
+    fn count(&self) {
+        let counters = self.state.counters();
+        counters.staged_transactions.set(self.tallies.len() as u64);
+        let bytes = self.tallies.values().map(|tally| tally.bytes).sum();
+        counters.staged_bytes.set(bytes);
+    }
+
+    /// Repeats what fails for want of space. What is staged is as it was before each attempt.
+    fn when_there_is_room<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Staging) -> Result<T, FormatError>,
+    ) -> Result<T, IngestError> {
+        let mut reported: Option<Instant> = None;
+        loop {
+            match attempt(&mut self.staging) {
+                Err(error) if error.is_retryable() => {
+                    if self.give_up.load(Ordering::Relaxed) {
+                        return Err(error.into());
+                    }
+                    if reported.is_none_or(|at| at.elapsed() >= REPORT_FULL_DISK) {
+                        tracing::error!(
+                            error = service::cli::causes(&error),
+                            "the disk is full: waiting for room to stage an in-progress transaction"
+                        );
+                        reported = Some(Instant::now());
+                    }
+                    self.state.counters().disk_full.set(1);
+                    self.wait();
+                }
+                result => {
+                    if reported.is_some() {
+                        self.state.counters().disk_full.set(0);
+                        tracing::info!("the disk has room again");
+                    }
+                    return Ok(result?);
+                }
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let until = Instant::now() + RETRY_FULL_DISK;
+        while Instant::now() < until && !self.give_up.load(Ordering::Relaxed) {
+            std::thread::sleep(NOTICE_SHUTDOWN);
+        }
+    }
+}

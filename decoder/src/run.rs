@@ -1,0 +1,250 @@
+//! From a configuration to a decoder at work, and to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pg_proto::Lsn;
+use service::config::Config;
+use service::http::Endpoints;
+use storage_format::Identity;
+use storage_format::fs::{Fs, RealFs};
+use storage_format::segment::{list_segments, read_identity};
+use storage_format::write::{LogWriter, Recovery, WriterOptions};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::Recogniser;
+use crate::error::DecoderError;
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::retention::{Policy, Retention};
+use crate::source::{LogEnd, SourceTask, check_configuration, wait_for_source};
+use crate::state::{DecoderState, RefreshCatalog, SourceState};
+use crate::threads::{ThreadSettings, Threads, log_error, report_recovery};
+
+/// A log that is open for writing.
+type OpenLog = (LogWriter, Recovery);
+
+/// What is there before the runtime: everything that can fail without a network.
+pub struct Prepared {
+    config: Arc<Config>,
+    fs: Arc<dyn Fs>,
+    log: Option<OpenLog>,
+    registry: Arc<Registry>,
+}
+
+impl Prepared {
+    /// Opens the log, if there is one, and the registry. Another decoder on the same directory is noticed here.
+    pub fn open(config: Config) -> Result<Self, DecoderError> {
+        let fs: Arc<dyn Fs> = Arc::new(RealFs);
+        let directory = &config.log.directory;
+        let name = directory.display().to_string();
+        let identity = read_identity(&*fs, directory).map_err(log_error(&name))?;
+        let log = match identity {
+            Some(identity) => {
+                check_configuration(&config, &identity)?;
+                Some(open_log(&config, &fs, identity, Lsn::INVALID)?)
+            }
+            None => None,
+        };
+        let exists = !list_segments(&*fs, directory)
+            .map_err(log_error(&name))?
+            .is_empty();
+        let registry = Registry::open(&directory.join("registry"), exists)?;
+        Ok(Self {
+            config: Arc::new(config),
+            fs,
+            log,
+            registry: Arc::new(registry),
+        })
+    }
+
+    /// Works until the process is told to stop.
+    pub async fn run(self) -> Result<(), DecoderError> {
+        let shutdown =
+            service::shutdown::on_signal().map_err(DecoderError::system("watch for signals"))?;
+        let (state, requests) = DecoderState::new();
+        let decoder = Decoder {
+            recogniser: Arc::new(Recogniser::new([])),
+            retention: retention(&self.config, &self.fs, &self.registry),
+            config: self.config,
+            fs: self.fs,
+            registry: self.registry,
+            state: Arc::new(state),
+            background: CancellationToken::new(),
+            shutdown,
+        };
+        let result = decoder.run(self.log, requests).await;
+        decoder.background.cancel();
+        result
+    }
+}
+
+fn open_log(
+    config: &Config,
+    fs: &Arc<dyn Fs>,
+    identity: Identity,
+    start_lsn: Lsn,
+) -> Result<OpenLog, DecoderError> {
+    let directory = &config.log.directory;
+    let options = WriterOptions {
+        segment_bytes: config.log.segment_bytes,
+        start_lsn,
+    };
+    let opened = LogWriter::open(directory, options, identity, Arc::clone(fs));
+    let (writer, recovery) = opened.map_err(log_error(&directory.display().to_string()))?;
+    report_recovery(&recovery);
+    Ok((writer, recovery))
+}
+
+struct Decoder {
+    config: Arc<Config>,
+    fs: Arc<dyn Fs>,
+    registry: Arc<Registry>,
+    recogniser: Arc<Recogniser>,
+    state: Arc<DecoderState>,
+    retention: Arc<Retention>,
+    /// Cancelled by a signal.
+    shutdown: CancellationToken,
+    /// Cancelled when the way from the source to the log has ended; the services go last.
+    background: CancellationToken,
+}
+
+impl Decoder {
+    async fn run(
+        &self,
+        log: Option<OpenLog>,
+        requests: tokio::sync::mpsc::Receiver<RefreshCatalog>,
+    ) -> Result<(), DecoderError> {
+        let mut metrics_registry = prometheus_client::registry::Registry::default();
+        let metrics = Metrics::register(&mut metrics_registry, &self.state);
+        let addresses = &self.config.decoder;
+        let http = service::http::bind(addresses.http, "decoder.http").await?;
+        report_address("metrics and health (HTTP)", &http);
+        let services = [
+            self.serve_http(http, metrics_registry),
+            self.collect_garbage(),
+        ];
+        let result = self.follow(log, metrics).await;
+        self.background.cancel();
+        for service in services {
+            // Ignored: a service that panicked has said so itself.
+            let _ = service.await;
+        }
+        result
+    }
+
+    /// The way from the source to the log.
+    async fn follow(&self, log: Option<OpenLog>, metrics: Metrics) -> Result<(), DecoderError> {
+        let (writer, recovery) = match log {
+            Some(log) => log,
+            None => match self.create_log().await? {
+                Some(log) => log,
+                None => return Ok(()),
+            },
+        };
+        let log = LogEnd {
+            identity: writer.identity().clone(),
+            end_lsn: recovery.end_lsn,
+        };
+        let settings = ThreadSettings {
+            config: &self.config,
+            fs: Arc::clone(&self.fs),
+            state: Arc::clone(&self.state),
+            metrics,
+            recogniser: Arc::clone(&self.recogniser),
+        };
+        let (mut threads, pipeline) = Threads::start(writer, &recovery, settings)?;
+        let source = SourceTask {
+            config: Arc::clone(&self.config),
+            state: Arc::clone(&self.state),
+            pipeline,
+            recogniser: Arc::clone(&self.recogniser),
+            registry: Arc::clone(&self.registry),
+            log,
+            shutdown: self.shutdown.child_token(),
+        };
+        let stop = source.shutdown.clone();
+        let mut source = tokio::spawn(source.run());
+        let source = tokio::select! {
+            ended = &mut source => ended,
+            () = threads.one_ended() => {
+                stop.cancel();
+                source.await
+            }
+        };
+        threads.join().await?;
+        match source {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(DecoderError::Panicked { name: "source" }),
+        }
+    }
+
+    /// The first start: the log begins where the slot stands. `None` if the decoder is told to stop.
+    async fn create_log(&self) -> Result<Option<OpenLog>, DecoderError> {
+        tracing::info!(directory = %self.config.log.directory.display(), "there is no log yet");
+        let Some(LogEnd { identity, end_lsn }) =
+            wait_for_source(&self.config, &self.state, &self.shutdown).await?
+        else {
+            return Ok(None);
+        };
+        open_log(&self.config, &self.fs, identity, end_lsn).map(Some)
+    }
+
+    fn serve_http(
+        &self,
+        listener: TcpListener,
+        registry: prometheus_client::registry::Registry,
+    ) -> JoinHandle<()> {
+        let state = Arc::clone(&self.state);
+        let endpoints = Endpoints {
+            registry,
+            refresh: Box::new(|| {}),
+            ready: Box::new(move || ready(&state)),
+        };
+        let stop = self.background.clone();
+        tokio::spawn(async move {
+            if let Err(error) = service::http::serve(listener, endpoints, stop).await {
+                tracing::error!(%error, "metrics and health are no longer served");
+            }
+        })
+    }
+
+    fn collect_garbage(&self) -> JoinHandle<()> {
+        let interval = Duration::from_secs(self.config.retention.interval_seconds);
+        let retention = Arc::clone(&self.retention);
+        tokio::spawn(retention.run(interval, self.background.clone()))
+    }
+}
+
+fn retention(config: &Config, fs: &Arc<dyn Fs>, registry: &Arc<Registry>) -> Arc<Retention> {
+    let policy = Policy {
+        keep_bytes: config.retention.keep_bytes,
+        keep_age: Duration::from_secs(config.retention.keep_seconds),
+    };
+    Arc::new(Retention::new(
+        Arc::clone(fs),
+        config.log.directory.clone(),
+        policy,
+        Arc::clone(registry),
+    ))
+}
+
+fn report_address(what: &str, listener: &TcpListener) {
+    if let Ok(addr) = listener.local_addr() {
+        tracing::info!(%addr, what, "listening");
+    }
+}
+
+/// Ready: the log is there and the source streams into it.
+fn ready(state: &DecoderState) -> Result<(), String> {
+    let source = state.source();
+    if source.state == SourceState::Streaming {
+        return Ok(());
+    }
+    Err(format!(
+        "the source is not streaming: {:?} {}",
+        source.state, source.last_error
+    ))
+}

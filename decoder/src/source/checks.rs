@@ -1,0 +1,407 @@
+//! Whether the source is one that this log can follow.
+//!
+//! Everything is asked first and judged here, without a connection, so that each mistake has its test. A gap is never
+//! turned into silence: whatever lies between the log's end and what the source can still send is an error that names
+//! both positions.
+
+use std::time::Duration;
+
+use pg_proto::Lsn;
+use service::config::Config;
+use storage_format::Identity;
+
+use super::error::SourceError;
+
+/// The first version that is supported.
+const VERSION_MIN: u32 = 140_000;
+/// The first version that decodes on a standby.
+const VERSION_STANDBY: u32 = 160_000;
+
+/// What the source says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) version: String,
+    pub(crate) version_num: u32,
+    pub(crate) wal_level: String,
+    pub(crate) in_recovery: bool,
+    pub(crate) system_identifier: u64,
+    pub(crate) timeline: u32,
+    pub(crate) flush_lsn: Lsn,
+    pub(crate) server_encoding: String,
+    /// How long the server waits for a word from us; zero: for ever.
+    pub(crate) wal_sender_timeout: Duration,
+    pub(crate) slot: Option<SlotFacts>,
+    pub(crate) publication: Option<PublicationFacts>,
+}
+
+/// A row of `pg_replication_slots`.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotFacts {
+    pub(crate) plugin: Option<String>,
+    pub(crate) database: Option<String>,
+    pub(crate) temporary: bool,
+    pub(crate) active_pid: Option<String>,
+    pub(crate) active_application: Option<String>,
+    pub(crate) confirmed_flush: Option<Lsn>,
+    /// Why it can't be used any more.
+    pub(crate) invalidation: Option<String>,
+    pub(crate) two_phase: bool,
+}
+
+/// A row of `pg_publication`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PublicationFacts {
+    pub(crate) via_root: bool,
+    /// A row filter or column list on any table.
+    pub(crate) partial: bool,
+}
+
+/// The log that is there already.
+#[derive(Clone, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) identity: Identity,
+    pub(crate) end_lsn: Lsn,
+}
+
+/// Judges everything but timelines.
+pub(crate) fn check(
+    facts: &Facts,
+    config: &Config,
+    log: Option<&LogEnd>,
+) -> Result<(), SourceError> {
+    check_server(facts)?;
+    if let Some(log) = log {
+        check_same_source(facts, config, log)?;
+    }
+    check_slot(facts, config, log)?;
+    check_publication(facts, config)
+}
+
+fn check_server(facts: &Facts) -> Result<(), SourceError> {
+    let found = || facts.version.clone();
+    if facts.version_num < VERSION_MIN {
+        return Err(SourceError::Version { found: found() });
+    }
+    if facts.in_recovery && facts.version_num < VERSION_STANDBY {
+        return Err(SourceError::Standby { found: found() });
+    }
+    if facts.wal_level != "logical" {
+        return Err(SourceError::WalLevel {
+            found: facts.wal_level.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether configuration and log belong together; this needs no source.
+pub(crate) fn check_configuration(config: &Config, identity: &Identity) -> Result<(), SourceError> {
+    for (setting, found, expected) in [
+        (
+            "source.database",
+            &config.source.database,
+            &identity.database,
+        ),
+        ("source.slot", &config.source.slot, &identity.slot),
+    ] {
+        if found != expected {
+            return Err(SourceError::OtherSource {
+                setting,
+                expected: expected.clone(),
+                found: found.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_same_source(facts: &Facts, config: &Config, log: &LogEnd) -> Result<(), SourceError> {
+    let expected = log.identity.system_identifier;
+    if facts.system_identifier != expected {
+        return Err(SourceError::SystemIdentifier {
+            expected,
+            found: facts.system_identifier,
+        });
+    }
+    check_configuration(config, &log.identity)?;
+    if facts.flush_lsn < log.end_lsn {
+        return Err(SourceError::Behind {
+            source_lsn: facts.flush_lsn,
+            log_end: log.end_lsn,
+        });
+    }
+    Ok(())
+}
+
+fn check_slot(facts: &Facts, config: &Config, log: Option<&LogEnd>) -> Result<(), SourceError> {
+    let name = &config.source.slot;
+    let log_end = log.map(|log| log.end_lsn);
+    let Some(slot) = &facts.slot else {
+        let slot = name.clone();
+        return Err(SourceError::SlotMissing { slot, log_end });
+    };
+    if let Some(problem) = slot_problem(slot, &config.source.database) {
+        let slot = name.clone();
+        return Err(SourceError::SlotUnusable { slot, problem });
+    }
+    if let Some(reason) = &slot.invalidation {
+        return Err(SourceError::SlotInvalidated {
+            slot: name.clone(),
+            reason: reason.clone(),
+            log_end,
+        });
+    }
+    if let Some(pid) = &slot.active_pid {
+        return Err(SourceError::SlotActive {
+            slot: name.clone(),
+            pid: pid.clone(),
+            application: slot.active_application.clone(),
+        });
+    }
+    match (slot.confirmed_flush, log_end) {
+        (None, _) => Err(SourceError::SlotUnusable {
+            slot: name.clone(),
+            problem: "was never finished: it has no position".to_owned(),
+        }),
+        (Some(confirmed), Some(log_end)) if confirmed > log_end => Err(SourceError::SlotAdvanced {
+            slot: name.clone(),
+            confirmed,
+            log_end,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn slot_problem(slot: &SlotFacts, database: &str) -> Option<String> {
+    if slot.plugin.as_deref() != Some("pgoutput") {
+        let plugin = slot.plugin.as_deref().unwrap_or("none, it is physical");
+        return Some(format!(
+            "has the wrong output plugin ({plugin}), not pgoutput"
+        ));
+    }
+    if slot.database.as_deref() != Some(database) {
+        let found = slot.database.as_deref().unwrap_or_default();
+        return Some(format!(
+            "belongs to database \"{found}\", not \"{database}\""
+        ));
+    }
+    if slot.temporary {
+        return Some("is temporary".to_owned());
+    }
+    if slot.two_phase {
+        return Some(
+            "was created with two_phase, so that it sends prepared transactions before they commit"
+                .to_owned(),
+        );
+    }
+    None
+}
+
+fn check_publication(facts: &Facts, config: &Config) -> Result<(), SourceError> {
+    let name = &config.source.publication;
+    let unusable = |problem: &str| {
+        Err(SourceError::PublicationUnusable {
+            publication: name.clone(),
+            problem: problem.to_owned(),
+        })
+    };
+    match facts.publication {
+        None => Err(SourceError::PublicationMissing {
+            publication: name.clone(),
+            database: config.source.database.clone(),
+        }),
+        Some(publication) if publication.via_root => unusable(
+            "has publish_via_partition_root = true, which hides the partitions that changes belong to: ALTER \
+             PUBLICATION ... SET (publish_via_partition_root = false)",
+        ),
+        Some(publication) if publication.partial => unusable(
+            "has a row filter or a column list, so that the log would silently lack rows or columns: publish whole \
+             tables, subscribers' own publications may filter",
+        ),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Judges a source that is on another timeline than the one the log's end is from. `history` is the content of the
+/// source's timeline history file.
+pub(crate) fn check_timeline(
+    facts: &Facts,
+    log: &LogEnd,
+    history: &str,
+) -> Result<(), SourceError> {
+    let log_timeline = log.identity.timeline;
+    let switch_lsn = left_at(history, log_timeline).unwrap_or(Lsn::INVALID);
+    if switch_lsn < log.end_lsn {
+        return Err(SourceError::Fork {
+            timeline: facts.timeline,
+            log_timeline,
+            switch_lsn,
+            log_end: log.end_lsn,
+        });
+    }
+    Ok(())
+}
+
+/// Where `timeline` was left: a line of the history is `timeline <tab> position <tab> reason`.
+fn left_at(history: &str, timeline: u32) -> Option<Lsn> {
+    history.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let number: u32 = fields.next()?.parse().ok()?;
+        let position: Lsn = fields.next()?.parse().ok()?;
+        (number == timeline).then_some(position)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            version: "15.4".to_owned(),
+            version_num: 150_004,
+            wal_level: "logical".to_owned(),
+            in_recovery: false,
+            system_identifier: 7,
+            timeline: 1,
+            flush_lsn: Lsn(0x900),
+            server_encoding: "UTF8".to_owned(),
+            wal_sender_timeout: Duration::from_secs(60),
+            slot: Some(SlotFacts {
+                plugin: Some("pgoutput".to_owned()),
+                database: Some("postgres".to_owned()),
+                temporary: false,
+                active_pid: None,
+                active_application: None,
+                confirmed_flush: Some(Lsn(0x500)),
+                invalidation: None,
+                two_phase: false,
+            }),
+            publication: Some(PublicationFacts {
+                via_root: false,
+                partial: false,
+            }),
+        }
+    }
+
+    fn log(end: u64) -> LogEnd {
+        LogEnd {
+            identity: Identity {
+                system_identifier: 7,
+                timeline: 1,
+                database: "postgres".to_owned(),
+                slot: "decant".to_owned(),
+                writer_epoch: 1,
+            },
+            end_lsn: Lsn(end),
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut Facts), log: Option<&LogEnd>) -> String {
+        let mut facts = facts();
+        change(&mut facts);
+        let error = check(&facts, &Config::default(), log).unwrap_err();
+        error.to_string()
+    }
+
+    fn refused_slot(change: impl FnOnce(&mut SlotFacts)) -> String {
+        refused(
+            |facts| change(facts.slot.as_mut().unwrap()),
+            Some(&log(0x700)),
+        )
+    }
+
+    #[test]
+    fn a_source_in_order_is_accepted() {
+        let config = Config::default();
+        check(&facts(), &config, None).unwrap();
+        check(&facts(), &config, Some(&log(0x500))).unwrap();
+        check(&facts(), &config, Some(&log(0x900))).unwrap();
+    }
+
+    #[test]
+    fn servers_that_cannot_decode_are_refused() {
+        assert!(refused(|facts| facts.version_num = 130_012, None).contains("version 14"));
+        let text = refused(|facts| facts.wal_level = "replica".to_owned(), None);
+        assert!(text.contains("wal_level = logical"), "{text}");
+        assert!(refused(|facts| facts.in_recovery = true, None).contains("primary"));
+    }
+
+    #[test]
+    fn another_or_an_older_source_is_refused_with_both_positions() {
+        let text = refused(|facts| facts.system_identifier = 8, Some(&log(0x700)));
+        assert!(text.contains('8') && text.contains('7'), "{text}");
+        let text = refused(|_| {}, Some(&log(0x901)));
+        assert!(text.contains("0/900") && text.contains("0/901"), "{text}");
+        let mut other = log(0x700);
+        other.identity.database = "shop".to_owned();
+        assert!(refused(|_| {}, Some(&other)).contains("source.database"));
+    }
+
+    #[test]
+    fn slots_that_lost_something_are_refused_with_both_positions() {
+        let text = refused(|facts| facts.slot = None, Some(&log(0x700)));
+        assert!(
+            text.contains("0/700") && text.contains("decctl init"),
+            "{text}"
+        );
+        let text = refused_slot(|slot| slot.confirmed_flush = Some(Lsn(0x701)));
+        assert!(text.contains("0/701") && text.contains("0/700"), "{text}");
+        let text = refused_slot(|slot| slot.invalidation = Some("wal_removed".to_owned()));
+        assert!(
+            text.contains("wal_removed") && text.contains("0/700"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn slots_of_another_kind_are_refused() {
+        assert!(
+            refused_slot(|slot| slot.plugin = Some("wal2json".to_owned())).contains("wal2json")
+        );
+        assert!(refused_slot(|slot| slot.plugin = None).contains("physical"));
+        assert!(refused_slot(|slot| slot.database = Some("shop".to_owned())).contains("shop"));
+        assert!(refused_slot(|slot| slot.two_phase = true).contains("two_phase"));
+        assert!(refused_slot(|slot| slot.temporary = true).contains("temporary"));
+        assert!(refused_slot(|slot| slot.confirmed_flush = None).contains("never finished"));
+    }
+
+    #[test]
+    fn an_active_slot_is_named_with_its_user() {
+        let text = refused_slot(|slot| {
+            slot.active_pid = Some("4711".to_owned());
+            slot.active_application = Some("other".to_owned());
+        });
+        assert!(text.contains("4711") && text.contains("other"), "{text}");
+    }
+
+    #[test]
+    fn publications_that_hide_changes_are_refused() {
+        assert!(refused(|facts| facts.publication = None, None).contains("decctl init"));
+        let hides = |via_root, partial| {
+            refused(
+                |facts| facts.publication = Some(PublicationFacts { via_root, partial }),
+                None,
+            )
+        };
+        assert!(hides(true, false).contains("publish_via_partition_root"));
+        assert!(hides(false, true).contains("row filter"));
+    }
+
+    #[test]
+    fn a_promotion_behind_the_logs_end_is_no_fork() {
+        let history =
+            "1\t0/300\tno recovery target specified\n2\t0/700\tno recovery target specified\n";
+        let mut facts = facts();
+        facts.timeline = 3;
+        let mut log = log(0x700);
+        log.identity.timeline = 2;
+        check_timeline(&facts, &log, history).unwrap();
+        log.end_lsn = Lsn(0x701);
+        let text = check_timeline(&facts, &log, history)
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("0/701") && text.contains("0/700"), "{text}");
+        log.identity.timeline = 5;
+        assert!(check_timeline(&facts, &log, history).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! The text of the commands that go to the source.
+
+use std::fmt::Write as _;
+
+use pg_proto::Lsn;
+
+/// A name as a quoted identifier.
+pub(crate) fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as a string constant, whatever `standard_conforming_strings` is.
+pub(crate) fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        format!(" E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    }
+}
+
+/// A text as a string of the replication grammar, which knows no escapes but the doubled quote.
+fn replication_string(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// `START_REPLICATION` as Decant uses it: values as text, in-progress transactions streamed, logical messages too.
+///
+/// Protocol 2 is what every supported version has; what later ones add (two-phase commit, positions of aborts) the
+/// log does not use.
+pub(crate) fn start_replication(slot: &str, start: Lsn, publication: &str) -> String {
+    let mut text = format!(
+        "START_REPLICATION SLOT {} LOGICAL {start} (",
+        identifier(slot)
+    );
+    let options = [
+        ("proto_version", PROTOCOL_VERSION.to_string()),
+        ("publication_names", identifier(publication)),
+        ("streaming", "on".to_owned()),
+        ("messages", "true".to_owned()),
+        ("binary", "false".to_owned()),
+    ];
+    for (index, (name, value)) in options.iter().enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{comma}{name} {}", replication_string(value));
+    }
+    text.push(')');
+    text
+}
+
+/// Version of the pgoutput protocol that is asked for.
+pub(crate) const PROTOCOL_VERSION: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_what_users_choose() {
+        assert_eq!(
+            start_replication("de\"cant", Lsn(0x1_0000_0002), "it's"),
+            "START_REPLICATION SLOT \"de\"\"cant\" LOGICAL 1/2 (proto_version '2', publication_names '\"it''s\"', \
+             streaming 'on', messages 'true', binary 'false')"
+        );
+        assert_eq!(literal("a'b"), "'a''b'");
+        assert_eq!(literal("a\\'b"), " E'a\\\\''b'");
+    }
+}

@@ -1,0 +1,16 @@
+//! The connection to the source: the one replication slot, its stream, and the answers to it.
+
+mod backoff;
+mod checks;
+mod command;
+mod connect;
+mod error;
+mod feedback;
+mod options;
+mod session;
+mod task;
+
+pub(crate) use checks::{LogEnd, check_configuration};
+pub use error::{Severity, SourceError};
+pub use options::connect_options;
+pub(crate) use task::{SourceTask, wait_for_source};
