@@ -6,9 +6,10 @@
 -- by the text of state_14.sql (version 14) or state_15.sql (15 and later).
 --
 -- A message is the MAC (64 hexadecimal digits) followed by JSON: {"version": 1, "xid": the transaction,
--- "settled": whether no other change can be missing, "publications": [...]}. Any role can write a message with
--- this prefix; the MAC, over a secret that only the owner and the decoder can read, tells the real ones, and
--- the transaction's number makes a copy of an old one worthless.
+-- "settled": whether no change of a transaction that has ended can be missing, "complete": whether also no
+-- transaction is under way that has reported without seeing all, "publications": [...]}. Any role can write a
+-- message with this prefix; the MAC, over a secret that only the owner and the decoder can read, tells the real
+-- ones, and the transaction's number makes a copy of an old one worthless.
 
 CREATE SCHEMA IF NOT EXISTS decant;
 
@@ -104,6 +105,7 @@ BEGIN
       'version', 1,
       'xid', pg_current_xact_id()::text::bigint,
       'settled', settled,
+      'complete', settled AND everybody,
       'publications', decant.publication_state()
     )::text,
     encoding

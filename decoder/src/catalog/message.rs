@@ -1,7 +1,7 @@
 //! The message that states the publications: a MAC in hexadecimal, then JSON.
 //!
 //! ```json
-//! {"version": 1, "xid": 784, "settled": true, "publications": [{"oid": 16390, "name": "p", ...}]}
+//! {"version": 1, "xid": 784, "settled": true, "complete": false, "publications": [{"oid": 16390, "name": "p", ...}]}
 //! ```
 //!
 //! `sql/install.sql` writes it, and [`CatalogMessage::write`] in a decoder that polls. Fields that this version does
@@ -24,8 +24,11 @@ pub const STATE_BYTES_MAX: usize = 256 << 20;
 pub struct CatalogMessage {
     /// The transaction that wrote it; the low half of PostgreSQL's `xid8`.
     pub xid: Xid,
-    /// Whether it can miss no change of another transaction.
+    /// Whether it can miss no change of a transaction that had ended.
     pub settled: bool,
+    /// Whether it was taken while no transaction was under way that had stated the publications: whatever was said
+    /// before and not settled is settled by it.
+    pub complete: bool,
     /// All publications, by their OIDs.
     pub publications: Vec<Publication>,
 }
@@ -65,6 +68,7 @@ struct Body {
     version: u32,
     xid: u64,
     settled: bool,
+    complete: bool,
     publications: Vec<PublicationJson>,
 }
 
@@ -118,21 +122,22 @@ impl CatalogMessage {
         Ok(Self {
             xid: low_half(body.xid),
             settled: body.settled,
+            complete: body.complete,
             publications: publications(body.publications),
         })
     }
 
-    /// Writes a message for a transaction whose full number is `xid`.
+    /// Writes a message for a transaction whose full number is `xid`, where nobody else writes any.
     pub fn write(
         xid: u64,
-        settled: bool,
         all: &[Publication],
         secret: &Secret,
     ) -> Result<String, serde_json::Error> {
         let body = serde_json::to_string(&Body {
             version: FORM,
             xid,
-            settled,
+            settled: true,
+            complete: true,
             publications: all.iter().map(PublicationJson::from).collect(),
         })?;
         let mac = secret.mac(body.as_bytes());
@@ -272,7 +277,7 @@ mod tests {
         let (mut a, b) = (publication(), publication());
         a.oid = Oid(5);
         let write = |list: &[Publication]| {
-            let text = CatalogMessage::write(1, true, list, &Secret::new("s")).unwrap();
+            let text = CatalogMessage::write(1, list, &Secret::new("s")).unwrap();
             CatalogMessage::read(text.as_bytes(), &[Secret::new("s")]).unwrap()
         };
         assert_eq!(write(&[a.clone(), b.clone()]), write(&[b, a]));
@@ -282,10 +287,10 @@ mod tests {
     fn round_trips_with_the_right_secret_only() {
         let secrets = [Secret::new("old"), Secret::new("now")];
         let xid = (7 << 32) | 784;
-        let text = CatalogMessage::write(xid, false, &[publication()], &secrets[1]).unwrap();
+        let text = CatalogMessage::write(xid, &[publication()], &secrets[1]).unwrap();
         let message = CatalogMessage::read(text.as_bytes(), &secrets).unwrap();
         assert_eq!(message.xid, Xid(784));
-        assert!(!message.settled);
+        assert!(message.settled && message.complete);
         assert_eq!(message.publications, [publication()]);
         let other = CatalogMessage::read(text.as_bytes(), &secrets[..1]);
         assert!(matches!(other, Err(MessageError::Mac)));
@@ -298,7 +303,7 @@ mod tests {
     #[test]
     fn every_flipped_byte_and_every_truncation_is_refused() {
         let secrets = [Secret::new("s")];
-        let text = CatalogMessage::write(1, true, &[], &secrets[0]).unwrap();
+        let text = CatalogMessage::write(1, &[], &secrets[0]).unwrap();
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;
@@ -321,7 +326,7 @@ mod tests {
             Err(MessageError::Form { found: 2 })
         ));
         let padded = format!(
-            r#"{{"version": 1, "xid": 1, "settled": true, "publications": []}}{}"#,
+            r#"{{"version": 1, "xid": 1, "settled": true, "complete": true, "publications": []}}{}"#,
             '\u{80}'
         );
         assert!(matches!(read(&padded), Err(MessageError::Json(_))));

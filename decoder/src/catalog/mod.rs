@@ -12,7 +12,7 @@
 //! | `message` | the message: MAC, JSON, and what it says |
 //! | `recogniser` | tells Decant's own messages from forged ones; used by the ingest thread |
 //! | `watch` | the task that asks the source: refresh, polling, comparison |
-//! | `session` | its SQL connection |
+//! | `session` | what it asks |
 //!
 //! # Forged messages
 //!
@@ -23,14 +23,20 @@
 //! # Changes at the same time
 //!
 //! A message states everything, so one of a transaction that could not see another's change says that it may be
-//! stale ("unsettled"). The recogniser passes that on to the task, which asks again until it hears a settled state.
+//! stale ("unsettled"). The recogniser passes that on to the task, which asks again until it hears a complete state.
 
+mod error;
 mod message;
 mod recogniser;
 mod secret;
+mod session;
 mod sql;
+mod watch;
 
+pub use error::CatalogError;
 pub use message::{CatalogMessage, MessageError, STATE_BYTES_MAX, parse_publications};
 pub use recogniser::{Heard, PREFIX, Recognised, Recogniser};
 pub use secret::{MAC_HEX_LEN, Secret};
+pub use session::prepare;
 pub use sql::{INSTALL, STATE_14, STATE_15, UNINSTALL, install_script, state_query};
+pub use watch::CatalogWatch;

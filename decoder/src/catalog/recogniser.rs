@@ -37,8 +37,8 @@ pub enum Recognised {
 pub struct Heard {
     /// The state that came last; `None` before the first.
     pub latest: Option<Arc<Vec<Publication>>>,
-    /// Whether that one can miss no change.
-    pub settled: bool,
+    /// Whether a state may miss a change of a transaction that ran at the same time; until a complete one comes.
+    pub unsettled: bool,
     /// Counts messages that were not accepted: the secret at the source may have changed.
     pub refused: u64,
 }
@@ -97,7 +97,7 @@ impl Recogniser {
                 let publications = Arc::new(message.publications.clone());
                 self.heard.send_modify(|heard| {
                     heard.latest = Some(publications);
-                    heard.settled = message.settled;
+                    heard.unsettled = !message.complete && (heard.unsettled || !message.settled);
                 });
                 Recognised::Publications(message.publications)
             }
@@ -129,10 +129,17 @@ impl Recogniser {
 mod tests {
     use super::*;
 
-    fn message(xid: u64, settled: bool, secret: &Secret) -> Vec<u8> {
-        CatalogMessage::write(xid, settled, &[], secret)
-            .unwrap()
-            .into_bytes()
+    fn message(xid: u64, secret: &Secret) -> Vec<u8> {
+        let text = CatalogMessage::write(xid, &[], secret).unwrap();
+        text.into_bytes()
+    }
+
+    /// As a trigger writes it.
+    fn partial(xid: u64, settled: bool, secret: &Secret) -> Vec<u8> {
+        let body = format!(
+            r#"{{"version": 1, "xid": {xid}, "settled": {settled}, "complete": false, "publications": []}}"#
+        );
+        (secret.mac(body.as_bytes()) + &body).into_bytes()
     }
 
     #[test]
@@ -140,7 +147,7 @@ mod tests {
         let secret = Secret::new("s");
         let recogniser = Recogniser::new([secret.clone()]);
         let heard = recogniser.watch();
-        let own = message(7, true, &secret);
+        let own = message(7, &secret);
         let here = Some(Xid(7));
         assert_eq!(
             recogniser.recognise(b"other", &own, here),
@@ -150,8 +157,8 @@ mod tests {
         let recognised = recogniser.recognise(b"decant", &own, here);
         assert_eq!(recognised, Recognised::Publications(Vec::new()));
         assert!(heard.borrow().latest.is_some());
-        assert!(heard.borrow().settled);
-        let strange = message(7, true, &Secret::new("guessed"));
+        assert!(!heard.borrow().unsettled);
+        let strange = message(7, &Secret::new("guessed"));
         for (content, xid) in [(&strange, here), (&own, Some(Xid(8))), (&own, None)] {
             let recognised = recogniser.recognise(b"decant", content, xid);
             assert!(matches!(recognised, Recognised::Forged { .. }));
@@ -160,12 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn an_unsettled_state_is_passed_on() {
+    fn only_a_complete_state_settles_an_unsettled_one() {
         let secret = Secret::new("s");
         let recogniser = Recogniser::new([secret.clone()]);
-        let content = message(7, false, &secret);
-        let _ = recogniser.recognise(b"decant", &content, Some(Xid(7)));
-        assert!(!recogniser.watch().borrow().settled);
+        let heard = recogniser.watch();
+        let hear = |content: &[u8]| {
+            let _ = recogniser.recognise(b"decant", content, Some(Xid(7)));
+            heard.borrow().unsettled
+        };
+        assert!(!hear(&partial(7, true, &secret)));
+        assert!(hear(&partial(7, false, &secret)));
+        assert!(hear(&partial(7, true, &secret)));
+        assert!(!hear(&message(7, &secret)));
     }
 
     #[test]
