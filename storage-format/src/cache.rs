@@ -68,7 +68,8 @@ impl BlockCache {
         load: impl FnOnce() -> Result<Block, E>,
     ) -> Result<Arc<Block>, E> {
         let loading = loop {
-            match self.shard(key).lock().look_up(key) {
+            let found = self.shard(key).lock().look_up(key);
+            match found {
                 Found::Ready(block) => return Ok(block),
                 Found::Loading(other) => other.wait(),
                 Found::Mine(loading) => break loading,

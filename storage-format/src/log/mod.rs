@@ -39,6 +39,9 @@ mod seek;
 mod segment;
 mod sparse;
 
+#[cfg(test)]
+mod tests;
+
 pub use cursor::{Cursor, Step};
 pub use error::{ReadError, SeekError};
 pub use options::{Head, Kept, ReadOptions, Serve};

@@ -1,0 +1,7 @@
+//! The reader against logs made by the writer.
+
+mod catalog;
+mod damage;
+mod follow;
+mod replay;
+mod support;
