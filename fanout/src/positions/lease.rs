@@ -5,9 +5,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use pg_proto::Lsn;
 use proto::v1::SlotStatus;
+use storage_format::log::Log;
 use tokio_util::sync::CancellationToken;
 
-use super::{Positions, PositionsError};
+use super::{Positions, PositionsError, round};
 
 /// A slot that this fanout serves, shared by its lease and the task that reports.
 #[derive(Debug)]
@@ -98,6 +99,11 @@ impl Lease {
     /// Returns when the slot is no longer this fanout's: dropped, or taken by another. Cancel safe.
     pub async fn lost(&self) {
         self.held.lost.cancelled().await;
+    }
+
+    /// Rounds what was confirmed now, not at the next report: for whoever is about to [`Self::release`].
+    pub async fn settle(&self, log: &Arc<Log>) {
+        round::round_all(log, std::slice::from_ref(&self.held)).await;
     }
 
     /// Gives the lease back and waits until the decoder has the last confirmed position, or can't be reached.

@@ -44,6 +44,8 @@ mod sql;
 mod start;
 mod start_options;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod upstream;
 mod version;
 

@@ -115,6 +115,7 @@ impl Session<'_> {
     }
 
     async fn give_slot_back(&mut self, slot: &str, lease: Lease, streams: Streams) {
+        lease.settle(self.shared.services.replay.log()).await;
         if lease.slot().temporary {
             self.temporary.insert(slot.to_owned(), lease);
         } else if let Err(error) = lease.release().await {

@@ -1,0 +1,107 @@
+//! A source that answers a few statements, to see what is passed on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pg_proto::wire::{
+    Authentication, BackendMessage, CopyResponse, ErrorFields, FieldDescription, FrontendMessage,
+    ReplicationMode, TransactionStatus,
+};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::client::Client;
+use super::super::login::{Login, Opening, open};
+
+/// What was asked, by connection: `connect <user> <database>`, then each statement.
+pub(super) type Asked = Arc<Mutex<Vec<String>>>;
+
+/// Serves until the test's runtime ends.
+pub(super) async fn serve() -> (SocketAddr, Asked) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Asked::default();
+    let heard = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(connection(socket, Arc::clone(&heard)));
+        }
+    });
+    (address, asked)
+}
+
+async fn connection(socket: TcpStream, asked: Asked) {
+    let (input, output) = socket.into_split();
+    let mut client = Client::new(Box::new(input), Box::new(output));
+    let Ok(Opening::Startup(startup)) = open(&mut client).await else {
+        return;
+    };
+    let login = Login::from_startup(&startup).unwrap();
+    assert_eq!(login.mode, ReplicationMode::Off);
+    let encoding = login.setting("client_encoding").unwrap_or_default();
+    let hello = format!("connect {} {} {encoding}", login.user, login.database);
+    asked.lock().push(hello);
+    client
+        .sender
+        .put(&BackendMessage::Authentication(Authentication::Ok));
+    client.sender.put(&BackendMessage::ParameterStatus {
+        name: b"is_superuser",
+        value: b"on",
+    });
+    client.sender.put(&BackendMessage::BackendKeyData {
+        pid: 1,
+        key: b"keys",
+    });
+    client.sender.ready(TransactionStatus::Idle);
+    let mut status = TransactionStatus::Idle;
+    loop {
+        client.sender.flush().await.unwrap();
+        let Ok(Some(frame)) = client.receiver.next().await else {
+            return;
+        };
+        let Some(Ok(FrontendMessage::Query(text))) = frame.message() else {
+            return;
+        };
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        asked.lock().push(text.clone());
+        answer(&mut client, &text, &mut status);
+        client.sender.ready(status);
+    }
+}
+
+fn answer(client: &mut Client, text: &str, status: &mut TransactionStatus) {
+    let sender = &mut client.sender;
+    match text {
+        "BEGIN" => {
+            *status = TransactionStatus::Transaction;
+            sender.complete("BEGIN");
+        }
+        "ROLLBACK" => {
+            *status = TransactionStatus::Idle;
+            sender.complete("ROLLBACK");
+        }
+        "COPY t TO STDOUT" => {
+            sender.put(&BackendMessage::CopyOutResponse(CopyResponse {
+                format: 0,
+                columns: vec![0],
+            }));
+            for _ in 0..3 {
+                sender.put(&BackendMessage::CopyData(&[b'x'; 40_000]));
+            }
+            sender.put(&BackendMessage::CopyDone);
+            sender.complete("COPY 3");
+        }
+        _ if text.starts_with("SELECT") || text.starts_with("SHOW") => {
+            let column = vec![FieldDescription::text("value")];
+            sender.put(&BackendMessage::RowDescription(column));
+            sender.put(&BackendMessage::DataRow(vec![Some(b"from the source")]));
+            sender.complete("SELECT 1");
+        }
+        _ => {
+            if *status == TransactionStatus::Transaction {
+                *status = TransactionStatus::Failed;
+            }
+            sender.error(ErrorFields::error("42601", "syntax error of the source"));
+        }
+    }
+}
