@@ -2,6 +2,10 @@
 
 #[path = "main/faults.rs"]
 mod faults;
+#[path = "main/faulty_fs.rs"]
+mod faulty_fs;
+#[path = "main/headers.rs"]
+mod headers;
 #[path = "main/recovery.rs"]
 mod recovery;
 #[path = "main/sealing.rs"]

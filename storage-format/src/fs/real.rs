@@ -1,12 +1,12 @@
 //! The operating system's files.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 
 use super::{Fs, FsFile};
@@ -36,10 +36,10 @@ impl Fs for RealFs {
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn FsFile>>> {
         let file = options().create(true).truncate(false).open(path)?;
-        match file.try_lock() {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Box::new(RealFile(file)))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pg_proto::Lsn;
 
-use super::active::{ActiveFile, Tip};
+use super::active::ActiveFile;
 use super::create::SegmentFolder;
 use super::history::check_history;
 use super::leftovers::remove_leftovers;
@@ -14,10 +14,10 @@ use super::log_writer::LogWriter;
 use super::options::{Cut, Recovery, WriterOptions};
 use super::recover::{ScannedSegment, scan_segment};
 use super::state::LogState;
-use crate::block::{BLOCK_HEADER_LEN, BlockBuilder};
+use crate::block::BlockBuilder;
 use crate::catalog::Catalog;
 use crate::error::FormatError;
-use crate::fs::{Fs, FsFile, write_all_at};
+use crate::fs::{Fs, FsFile, read_full_at, write_all_at};
 use crate::identity::Identity;
 use crate::segment::{SegmentHeader, SegmentInfo, SegmentName, SegmentState, list_segments};
 use crate::watermark::{LogPoint, WatermarkPublisher, WatermarkState};
@@ -200,8 +200,8 @@ impl Opening<'_> {
         Ok((active, state))
     }
 
-    /// Makes durable what was found: after a crash of the process alone it may be in memory only. What is cut off
-    /// gets its first header zeroed, so that no reader without a watermark takes it for a part of the log.
+    /// Makes durable what was found: after a crash of the process alone it may be in memory only. What is cut off is
+    /// zeroed, so that nobody takes it for a part of the log.
     fn settle(
         &mut self,
         file: &dyn FsFile,
@@ -209,12 +209,8 @@ impl Opening<'_> {
         scanned: &ScannedSegment,
     ) -> Result<(), FormatError> {
         if let Some(reason) = &scanned.cut {
-            let Tip { offset, .. } = scanned.complete;
-            let left = scanned.file_len.saturating_sub(offset);
-            let length =
-                usize::try_from(left).map_or(BLOCK_HEADER_LEN, |left| left.min(BLOCK_HEADER_LEN));
-            write_all_at(file, &mut [IoSlice::new(&vec![0; length])], offset)
-                .map_err(FormatError::io("write", &segment.path))?;
+            let offset = scanned.complete.offset;
+            zero_behind(file, &segment.path, offset)?;
             self.cut = Some(Cut {
                 path: segment.path.clone(),
                 offset,
@@ -239,5 +235,26 @@ impl Opening<'_> {
     fn next_epoch(&mut self, in_header: u64) {
         let published = self.last.map_or(0, |state| state.epoch);
         self.identity.writer_epoch = in_header.max(published) + 1;
+    }
+}
+
+/// Zeroes what is written behind `offset`. The file keeps its length: a reader may have it mapped.
+fn zero_behind(file: &dyn FsFile, path: &Path, mut offset: u64) -> Result<(), FormatError> {
+    const CHUNK_LEN: usize = 64 << 10;
+    static ZEROS: [u8; CHUNK_LEN] = [0; CHUNK_LEN];
+    let mut chunk = vec![0; CHUNK_LEN];
+    loop {
+        let length =
+            read_full_at(file, &mut chunk, offset).map_err(FormatError::io("read", path))?;
+        let read = chunk.get(..length).unwrap_or_default();
+        if read.is_empty() {
+            return Ok(());
+        }
+        if read.iter().any(|&byte| byte != 0) {
+            let zeros = ZEROS.get(..length).unwrap_or_default();
+            write_all_at(file, &mut [IoSlice::new(zeros)], offset)
+                .map_err(FormatError::io("write", path))?;
+        }
+        offset += length as u64;
     }
 }

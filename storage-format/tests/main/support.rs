@@ -6,10 +6,12 @@ use std::sync::Arc;
 use pg_proto::pgoutput::{Begin, Commit, Message, encode};
 use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 use storage_format::block::BlockBuilder;
-use storage_format::fs::{Fs, RealFs};
+use storage_format::fs::Fs;
 use storage_format::log::{Log, ReadOptions, Serve, TransactionIter};
 use storage_format::record::RecordKind;
 use storage_format::{FormatError, Identity, LogWriter, Recovery, WriterOptions};
+
+use crate::faulty_fs::FaultyFs;
 
 pub(crate) const START: Lsn = Lsn(0x0100_0000);
 pub(crate) const SEND_TIME: PgTimestamp = PgTimestamp(800_000_000_000_000);
@@ -40,7 +42,7 @@ pub(crate) fn open_with(
 }
 
 pub(crate) fn open(log: &Path, segment_bytes: u64) -> (LogWriter, Recovery) {
-    open_with(log, segment_bytes, Arc::new(RealFs)).unwrap()
+    open_with(log, segment_bytes, Arc::new(FaultyFs::default())).unwrap()
 }
 
 /// A transaction of a number of rows: commits at `at`, ends 48 bytes later.
