@@ -26,3 +26,6 @@ pub mod runtime;
 pub mod selection;
 pub mod sink;
 pub mod subscriber;
+
+#[cfg(test)]
+mod testing;

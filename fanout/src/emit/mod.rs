@@ -14,6 +14,8 @@ mod announced;
 mod emitter;
 mod frames;
 mod output;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod walk;
 mod wire;

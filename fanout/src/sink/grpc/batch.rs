@@ -8,6 +8,7 @@ use pg_proto::read::ReadError;
 use proto::v1::event::Kind;
 use proto::v1::{Batch, Event, TransactionPart};
 use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
+use storage_format::record::RecordKind;
 
 use super::convert::{Converted, Source};
 use crate::emit::{Made, Output};
@@ -133,7 +134,7 @@ impl Output for Batcher {
             self.entry(block, &entry, ordinal);
             if kind.is_event() {
                 ordinal += 1;
-            } else if kind == storage_format::record::RecordKind::Begin {
+            } else if kind == RecordKind::Begin {
                 ordinal = 0;
             }
         }

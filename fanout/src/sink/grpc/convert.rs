@@ -67,7 +67,12 @@ impl Source<'_> {
                     lsn: message.lsn.0,
                     prefix: text(message.prefix),
                     content: self.owner.slice_ref(message.content),
-                    ordinal: self.ordinal,
+                    // One that stands alone has no place in a transaction.
+                    ordinal: if message.transactional {
+                        self.ordinal
+                    } else {
+                        0
+                    },
                 });
                 if message.transactional {
                     Converted::Event(kind)

@@ -15,5 +15,7 @@ mod request;
 mod service;
 mod slots;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use endpoint::{Endpoint, ServeError};

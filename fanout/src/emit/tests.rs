@@ -1,0 +1,198 @@
+//! Random logs and selections: whole blocks or record by record, through one block or many, what comes out is what a
+//! naive model says.
+
+use bytes::Buf;
+use pg_proto::Lsn;
+use proptest::prelude::*;
+use storage_format::block::{Block, Entry};
+
+use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output};
+use crate::replay::{Advance, Ahead, StreamOptions};
+use crate::selection::{Selection, SelectionSpec};
+use crate::testing::{Expected, Model, actions, selection};
+
+/// Keeps the bytes as [`Frames`] does, and each message with its ordinal.
+#[derive(Default)]
+struct Recorder {
+    frames: Frames,
+    seen: Vec<Expected>,
+    whole_blocks: usize,
+}
+
+impl Output for Recorder {
+    fn whole(&mut self, block: &Block) {
+        self.frames.whole(block);
+        self.whole_blocks += 1;
+        let mut ordinal = block.header().first_ordinal;
+        for entry in block.entries() {
+            let kind = entry.kind().unwrap();
+            if kind == storage_format::record::RecordKind::Begin {
+                ordinal = 0;
+            }
+            self.note(
+                block.payload(&entry),
+                if kind.is_event() { ordinal } else { 0 },
+            );
+            ordinal += u64::from(kind.is_event());
+        }
+    }
+
+    fn entry(&mut self, block: &Block, entry: &Entry, ordinal: u64) {
+        self.frames.entry(block, entry, ordinal);
+        self.note(block.payload(entry), ordinal);
+    }
+
+    fn made(&mut self, block: &Block, made: Made) {
+        self.note(&made.payload(), made.ordinal);
+        self.frames.made(block, made);
+    }
+
+    fn end_block(&mut self, block: &Block) {
+        self.frames.end_block(block);
+    }
+}
+
+impl Recorder {
+    fn note(&mut self, payload: &[u8], ordinal: u64) {
+        // A message that stands alone has no place in a transaction.
+        let lone = payload.starts_with(b"M\0");
+        self.seen
+            .push((payload.to_vec(), if lone { 0 } else { ordinal }));
+    }
+
+    fn commits(&self) -> usize {
+        self.seen.iter().filter(|(one, _)| one[0] == b'C').count()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; self.frames.remaining()];
+        self.frames.copy_to_slice(&mut bytes);
+        bytes
+    }
+}
+
+/// Through the emitter, block by block, nothing skipped, nothing handed on whole.
+fn walked(model: &Model, spec: &SelectionSpec, options: &EmitOptions) -> Recorder {
+    let mut cursor = model.log.log().cursor_at(options.start).unwrap();
+    let catalog = cursor.catalog().clone();
+    let selection = Selection::new(spec.clone(), &catalog);
+    let mut emitter = Emitter::new(options.clone(), selection, catalog, cursor.position());
+    emitter.walk_always();
+    let mut out = Recorder::default();
+    while let Some(block) = cursor.next().unwrap() {
+        let outcome = emitter.block(&block, cursor.catalog(), &mut out).unwrap();
+        if let Outcome::End(_) = outcome {
+            break;
+        }
+    }
+    out
+}
+
+/// As a sink does it. Checks after every step that nothing is announced as sent that was not.
+fn streamed(model: &mut Model, spec: &SelectionSpec, options: &EmitOptions) -> Recorder {
+    let expected = model.expected(spec, options);
+    let commits: Vec<Lsn> = expected
+        .iter()
+        .filter(|(payload, _)| payload[0] == b'C')
+        .map(|(payload, _)| Lsn(u64::from_be_bytes(payload[2..10].try_into().unwrap())))
+        .collect();
+    let replay = model.log.replay();
+    let mut stream = replay
+        .open(StreamOptions {
+            selection: spec.clone(),
+            emit: options.clone(),
+            ahead: Ahead::Refuse,
+        })
+        .unwrap();
+    let mut out = Recorder::default();
+    let mut counted = (0, 0);
+    let mut last = stream.position();
+    loop {
+        let advance = stream.advance(&mut out).unwrap();
+        let position = stream.position();
+        assert!(position >= last);
+        last = position;
+        let due = commits.iter().filter(|commit| **commit < position).count();
+        assert!(
+            out.commits() >= due,
+            "position {position} passes an unsent commit"
+        );
+        if let Some(commit_lsn) = stream.open_transaction() {
+            assert!(position <= commit_lsn);
+        }
+        match advance {
+            Advance::Moved(step) => counted = (counted.0 + step.changes, counted.1 + step.commits),
+            Advance::AtHead => {
+                assert_eq!(position, replay.head());
+                break;
+            }
+            Advance::End => break,
+        }
+    }
+    assert!(stream.open_transaction().is_none());
+    assert_eq!(counted.1, out.commits() as u64);
+    let events = out
+        .seen
+        .iter()
+        .filter(|(one, _)| b"IUDTM".contains(&one[0]));
+    assert_eq!(counted.0, events.count() as u64);
+    out
+}
+
+/// Where to start and end: fractions of the log.
+fn options() -> impl Strategy<Value = (bool, bool, Option<f64>, Option<f64>)> {
+    let place = || prop::option::of(0.0..1.0);
+    (any::<bool>(), any::<bool>(), place(), place())
+}
+
+fn boundary(model: &Model, place: Option<f64>) -> Option<Lsn> {
+    let boundaries = &model.boundaries;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a fraction of a short list"
+    )]
+    let index = (place? * boundaries.len() as f64) as usize;
+    boundaries.get(index).copied()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_comes_out_is_what_the_model_says(
+        actions in actions(),
+        spec in selection(),
+        (messages, local_origin_only, start, end) in options(),
+    ) {
+        let mut model = Model::write(&actions);
+        let oldest = model.log.log().kept().unwrap().oldest;
+        let options = EmitOptions {
+            start: boundary(&model, start).unwrap_or(oldest),
+            end: boundary(&model, end),
+            messages,
+            local_origin_only,
+            missing_publication: MissingPublication::Skip,
+        };
+        let expected = model.expected(&spec, &options);
+        let mut slow = walked(&model, &spec, &options);
+        prop_assert_eq!(&slow.seen, &expected);
+        let mut fast = streamed(&mut model, &spec, &options);
+        prop_assert_eq!(&fast.seen, &expected);
+        prop_assert_eq!(fast.bytes(), slow.bytes());
+    }
+
+    #[test]
+    fn from_every_commit_on_exactly_the_rest_comes(actions in actions()) {
+        let mut model = Model::write(&actions);
+        let spec = SelectionSpec::default();
+        let commits = model.commits();
+        for start in commits.into_iter().flat_map(|lsn| [lsn, Lsn(lsn.0 + 1), Lsn(lsn.0 + 8)]) {
+            let options = EmitOptions { start, messages: true, ..EmitOptions::default() };
+            let expected = model.expected(&spec, &options);
+            let seen = streamed(&mut model, &spec, &options).seen;
+            prop_assert_eq!(seen, expected);
+        }
+    }
+}

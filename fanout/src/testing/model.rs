@@ -1,0 +1,301 @@
+//! What a subscriber must get, worked out transaction by transaction and without blocks, on paths that have nothing in
+//! common with the emitter's.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pg_proto::Lsn;
+use pg_proto::pgoutput::Message;
+use storage_format::catalog::Publication;
+use storage_format::record::RecordKind;
+
+use super::messages as pg;
+use super::{Action, Item, TestLog, publication_states};
+use crate::emit::EmitOptions;
+use crate::selection::{Publications, SelectionSpec};
+
+/// A message that a subscriber must get, with the event's number in its transaction.
+pub(crate) type Expected = (Vec<u8>, u64);
+
+/// A log written from actions, and what was written.
+pub(crate) struct Model {
+    pub(crate) log: TestLog,
+    written: Vec<Written>,
+    /// Positions between transactions.
+    pub(crate) boundaries: Vec<Lsn>,
+}
+
+enum Written {
+    Transaction {
+        commit_lsn: Lsn,
+        end_lsn: Lsn,
+        origin: bool,
+        items: Vec<Done>,
+    },
+    Lone(Lsn, Vec<u8>),
+}
+
+/// An item as it was written.
+enum Done {
+    Row(RecordKind, u8, Vec<u8>),
+    Truncate(Vec<u8>),
+    Message(Vec<u8>),
+    Relation(u8, u8),
+    Type(u8),
+    Publications(usize),
+}
+
+impl Model {
+    /// Writes a log. Every relation is described before its first change, as a source does.
+    pub(crate) fn write(actions: &[Action]) -> Self {
+        let mut model = Self {
+            log: TestLog::new(),
+            written: Vec::new(),
+            boundaries: Vec::new(),
+        };
+        let mut described = [false; 4];
+        let mut id = 0;
+        for action in actions {
+            let log = &mut model.log;
+            match action {
+                Action::Transaction { origin, items } => {
+                    let done = write_transaction(log, *origin, items, &mut described, &mut id);
+                    model.written.push(done);
+                }
+                Action::LoneMessage => {
+                    id += 1;
+                    let (lsn, payload) = log.lone_message(id);
+                    model.written.push(Written::Lone(lsn, payload));
+                }
+                Action::Progress => log.progress(),
+                Action::FinishSegment => log.finish_segment(),
+                Action::Cut => log.cut(),
+            }
+        }
+        model.log.sync();
+        model.boundaries = model
+            .written
+            .iter()
+            .map(|one| match one {
+                Written::Transaction { end_lsn, .. } => *end_lsn,
+                Written::Lone(lsn, _) => *lsn,
+            })
+            .collect();
+        model
+    }
+
+    /// Commit positions of all transactions.
+    pub(crate) fn commits(&self) -> Vec<Lsn> {
+        let commits = self.written.iter().filter_map(|one| match one {
+            Written::Transaction { commit_lsn, .. } => Some(*commit_lsn),
+            Written::Lone(..) => None,
+        });
+        commits.collect()
+    }
+
+    /// What a subscriber gets.
+    pub(crate) fn expected(&self, spec: &SelectionSpec, options: &EmitOptions) -> Vec<Expected> {
+        let mut reader = Reader {
+            spec,
+            options,
+            publications: Vec::new(),
+            versions: BTreeMap::new(),
+            type_version: None,
+            given: HashMap::new(),
+        };
+        let mut out = Vec::new();
+        for written in &self.written {
+            match written {
+                Written::Lone(lsn, payload) => {
+                    if options.end.is_some_and(|end| *lsn > end) {
+                        break;
+                    }
+                    if options.messages && *lsn > options.start {
+                        out.push((payload.clone(), 0));
+                    }
+                }
+                Written::Transaction {
+                    commit_lsn,
+                    end_lsn,
+                    origin,
+                    items,
+                } => {
+                    if options.end.is_some_and(|end| *commit_lsn >= end) {
+                        break;
+                    }
+                    let sends =
+                        *commit_lsn >= options.start && !(options.local_origin_only && *origin);
+                    let body = reader.transaction(items, sends);
+                    if body.is_empty() {
+                        continue;
+                    }
+                    let begin = Message::Begin(pg::begin(*commit_lsn));
+                    out.push((pg::encode(&begin), 0));
+                    if *origin {
+                        out.push((pg::origin("elsewhere"), 0));
+                    }
+                    out.extend(body);
+                    let commit = Message::Commit(pg::commit(*commit_lsn, *end_lsn));
+                    out.push((pg::encode(&commit), 0));
+                }
+            }
+        }
+        out
+    }
+}
+
+fn write_transaction(
+    log: &mut TestLog,
+    origin: bool,
+    items: &[Item],
+    described: &mut [bool; 4],
+    id: &mut u32,
+) -> Written {
+    let commit_lsn = log.begin(items.len());
+    let mut done = Vec::new();
+    if origin {
+        log.origin("elsewhere");
+    }
+    let mut describe = |log: &mut TestLog, done: &mut Vec<Done>, tables: &[u8]| {
+        for &table in tables {
+            if !std::mem::replace(&mut described[usize::from(table)], true) {
+                log.named_type(0);
+                log.relation(table, 0);
+                done.extend([Done::Type(0), Done::Relation(table, 0)]);
+            }
+        }
+    };
+    for item in items {
+        *id += 1;
+        match item {
+            Item::Row(kind, table) => {
+                describe(log, &mut done, &[*table]);
+                done.push(Done::Row(*kind, *table, log.row(*kind, *table, *id)));
+            }
+            Item::Truncate(tables) => {
+                describe(log, &mut done, tables);
+                log.truncate(tables);
+                done.push(Done::Truncate(tables.clone()));
+            }
+            Item::Message => done.push(Done::Message(log.message(*id))),
+            Item::Relation(table, version) => {
+                describe(log, &mut done, &[*table]);
+                log.relation(*table, *version);
+                done.push(Done::Relation(*table, *version));
+            }
+            Item::Type(version) => {
+                log.named_type(*version);
+                done.push(Done::Type(*version));
+            }
+            Item::Publications(state) => {
+                log.publications(&publication_states()[*state]);
+                done.push(Done::Publications(*state));
+            }
+            Item::Cut => log.cut(),
+        }
+    }
+    Written::Transaction {
+        commit_lsn,
+        end_lsn: log.commit(),
+        origin,
+        items: done,
+    }
+}
+
+/// A subscriber's state.
+struct Reader<'a> {
+    spec: &'a SelectionSpec,
+    options: &'a EmitOptions,
+    publications: Vec<Publication>,
+    versions: BTreeMap<u8, u8>,
+    type_version: Option<u8>,
+    /// Versions of relation and type that the subscriber was given last.
+    given: HashMap<u8, (u8, Option<u8>)>,
+}
+
+impl Reader<'_> {
+    fn transaction(&mut self, items: &[Done], sends: bool) -> Vec<Expected> {
+        let mut out = Vec::new();
+        let mut ordinal = 0;
+        for item in items {
+            let number = ordinal;
+            match item {
+                Done::Row(kind, table, payload) => {
+                    ordinal += 1;
+                    if sends && self.passes(*table, *kind) {
+                        self.give(*table, &mut out);
+                        out.push((payload.clone(), number));
+                    }
+                }
+                Done::Truncate(tables) => {
+                    ordinal += 1;
+                    let passing: Vec<u8> = tables
+                        .iter()
+                        .copied()
+                        .filter(|table| sends && self.passes(*table, RecordKind::Truncate))
+                        .collect();
+                    if !passing.is_empty() {
+                        for table in &passing {
+                            self.give(*table, &mut out);
+                        }
+                        out.push((pg::truncate(&passing), number));
+                    }
+                }
+                Done::Message(payload) => {
+                    ordinal += 1;
+                    if sends && self.options.messages {
+                        out.push((payload.clone(), number));
+                    }
+                }
+                Done::Relation(table, version) => {
+                    self.versions.insert(*table, *version);
+                }
+                Done::Type(version) => self.type_version = Some(*version),
+                Done::Publications(state) => {
+                    self.publications = publication_states()[*state].clone();
+                }
+            }
+        }
+        out
+    }
+
+    fn give(&mut self, table: u8, out: &mut Vec<Expected>) {
+        let version = self.versions[&table];
+        let now = (version, self.type_version);
+        if self.given.insert(table, now) != Some(now) {
+            if let Some(version) = self.type_version {
+                out.push((pg::named_type(version), 0));
+            }
+            out.push((pg::relation(table, version), 0));
+        }
+    }
+
+    fn passes(&self, table: u8, kind: RecordKind) -> bool {
+        let name = pg::name_of(table, self.versions[&table]);
+        let schema = pg::schema_of(table);
+        let mut tables = self.spec.tables.iter();
+        if !self.spec.tables.is_empty()
+            && !tables.any(|one| one.schema == schema && one.name == name)
+        {
+            return false;
+        }
+        let Publications::Named(names) = &self.spec.publications else {
+            return true;
+        };
+        self.publications.iter().any(|publication| {
+            let has = publication.all_tables
+                || publication.schemas.contains(&schema)
+                || publication
+                    .tables
+                    .iter()
+                    .any(|one| one.relation == pg::relation_oid(table));
+            let actions = publication.actions;
+            let action = match kind {
+                RecordKind::Insert => actions.insert,
+                RecordKind::Update => actions.update,
+                RecordKind::Delete => actions.delete,
+                _ => actions.truncate,
+            };
+            names.contains(&publication.name) && has && action
+        })
+    }
+}
