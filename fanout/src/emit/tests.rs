@@ -74,7 +74,7 @@ impl Recorder {
 /// Through the emitter, block by block, nothing skipped, nothing handed on whole.
 fn walked(model: &Model, spec: &SelectionSpec, options: &EmitOptions) -> Recorder {
     let mut cursor = model.log.log().cursor_at(options.start).unwrap();
-    let catalog = cursor.catalog().clone();
+    let catalog = std::sync::Arc::clone(cursor.catalog());
     let selection = Selection::new(spec.clone(), &catalog);
     let mut emitter = Emitter::new(options.clone(), selection, catalog, cursor.position());
     emitter.walk_always();

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pg_proto::Lsn;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 use proto::v1;
 use proto::v1::event::Kind as EventKind;
 use proto::v1::fanout_client::FanoutClient;
 use proto::v1::subscribe_request::Start;
 use proto::v1::subscribe_response::Kind;
 use proto::v1::{SubscribeOptions, SubscribeRequest, TransactionPart};
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
 use storage_format::record::RecordKind;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -118,7 +118,9 @@ fn request(start: Lsn, end: Lsn) -> SubscribeRequest {
 /// A table is described, then transactions of one row each; their end positions.
 fn simple_log(transactions: u32) -> (TestLog, Vec<Lsn>) {
     let mut log = TestLog::new();
-    let ends = (0..transactions).map(|id| append_row(&mut log, id)).collect();
+    let ends = (0..transactions)
+        .map(|id| append_row(&mut log, id))
+        .collect();
     (log, ends)
 }
 
@@ -201,10 +203,17 @@ async fn a_position_out_of_range_is_answered_with_the_range() {
     let mut fanout = Fanout::start(&mut log).await;
     let kept = fanout.services.replay.kept().unwrap();
     for asked in [Lsn(kept.oldest.0 - 1), Lsn(kept.newest.0 + 1)] {
-        let status = fanout.subscribe(request(asked, Lsn(0))).await.err().unwrap();
+        let status = fanout
+            .subscribe(request(asked, Lsn(0)))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(status.code(), Code::OutOfRange, "{status}");
         let detail = proto::status::detail(&status).unwrap();
-        assert_eq!((detail.oldest_lsn, detail.newest_lsn), (kept.oldest.0, kept.newest.0));
+        assert_eq!(
+            (detail.oldest_lsn, detail.newest_lsn),
+            (kept.oldest.0, kept.newest.0)
+        );
         assert!(status.message().contains(&asked.to_string()), "{status}");
     }
     let unknown = SubscribeRequest {
@@ -234,13 +243,23 @@ async fn what_commits_later_arrives_and_progress_is_told() {
     let [part] = batch.parts.as_slice() else {
         panic!("{batch:?}");
     };
-    let kinds: Vec<_> = part.events.iter().map(|event| event.kind.clone().unwrap()).collect();
-    let [EventKind::Relation(relation), EventKind::Change(update), EventKind::Change(delete)] =
-        kinds.as_slice()
+    let kinds: Vec<_> = part
+        .events
+        .iter()
+        .map(|event| event.kind.clone().unwrap())
+        .collect();
+    let [
+        EventKind::Relation(relation),
+        EventKind::Change(update),
+        EventKind::Change(delete),
+    ] = kinds.as_slice()
     else {
         panic!("{kinds:?}");
     };
-    assert_eq!((relation.schema.as_str(), relation.name.as_str()), ("s0", "t0"));
+    assert_eq!(
+        (relation.schema.as_str(), relation.name.as_str()),
+        ("s0", "t0")
+    );
     assert_eq!(relation.columns[1].name, "second");
     let new = &update.new.as_ref().unwrap().values;
     assert_eq!(new[0].kind, Some(v1::value::Kind::Text("7".into())));
