@@ -232,3 +232,102 @@ impl Drop for Turn<'_> {
         self.loading.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::block::{BlockHeader, BlockKind};
+
+    fn block() -> Block {
+        let mut bytes = Vec::new();
+        BlockHeader::empty(BlockKind::Data).encode(&[], &mut bytes);
+        let decoded = BlockHeader::decode(&bytes).unwrap();
+        Block::decode(&decoded, Bytes::new()).unwrap()
+    }
+
+    fn key(offset: u64) -> BlockKey {
+        BlockKey {
+            sequence: offset % 3,
+            sealed: offset.is_multiple_of(2),
+            offset,
+        }
+    }
+
+    fn get(cache: &BlockCache, offset: u64) -> (Arc<Block>, bool) {
+        let mut loaded = false;
+        let found = cache.get_or_load(key(offset), || {
+            loaded = true;
+            Ok::<_, ()>(block())
+        });
+        (found.unwrap(), loaded)
+    }
+
+    #[test]
+    fn a_block_is_decoded_once_however_many_want_it() {
+        let cache = BlockCache::new(1 << 20);
+        let count = AtomicUsize::new(0);
+        let barrier = Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let found = cache.get_or_load(key(1), || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(20));
+                        Ok::<_, ()>(block())
+                    });
+                    found.unwrap();
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_failure_is_for_the_one_that_tried() {
+        let cache = BlockCache::new(1 << 20);
+        assert_eq!(
+            cache.get_or_load(key(1), || Err("damaged")).unwrap_err(),
+            "damaged"
+        );
+        assert!(get(&cache, 1).1, "tried again");
+        assert!(!get(&cache, 1).1, "and kept");
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = cache.get_or_load(key(2), || -> Result<Block, ()> { panic!("in a decoder") });
+        }));
+        assert!(panicked.is_err());
+        assert!(get(&cache, 2).1, "nobody waits for ever");
+    }
+
+    #[test]
+    fn the_least_recently_used_go_first_and_the_bytes_are_kept_to() {
+        let weight = block().weight();
+        let cache = BlockCache::new(weight * 64);
+        for offset in 0..1000 {
+            get(&cache, offset);
+            get(&cache, 7);
+            assert!(cache.bytes() <= weight * 64);
+        }
+        assert!(!get(&cache, 7).1, "in use all the time");
+        assert!(get(&cache, 8).1, "long not used");
+        cache.forget_file(1, false);
+        assert!(get(&cache, 7).1, "its file is gone");
+        for sequence in 0..3 {
+            cache.forget_file(sequence, false);
+            cache.forget_file(sequence, true);
+        }
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn a_cache_without_room_still_serves() {
+        let cache = BlockCache::new(0);
+        assert!(get(&cache, 1).1);
+        assert_eq!(cache.bytes(), 0);
+    }
+}

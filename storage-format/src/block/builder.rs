@@ -391,7 +391,12 @@ impl BlockBuilder {
     }
 
     pub(super) fn note_transaction(&mut self, commit_lsn: Lsn, commit_time: PgTimestamp) {
-        self.tally.last = Some((commit_lsn, commit_time));
+        // Commit times go back a little now and then; looking for a time needs the highest.
+        let highest = self
+            .tally
+            .last
+            .map_or(commit_time, |(_, time)| time.max(commit_time));
+        self.tally.last = Some((commit_lsn, highest));
         if self.tally.first.is_none() {
             self.tally.first = self.tally.last;
         }

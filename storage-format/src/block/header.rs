@@ -53,7 +53,8 @@ pub struct BlockHeader {
     pub first_ordinal: u64,
     /// Commit time of the first transaction.
     pub first_commit_time: PgTimestamp,
-    /// Commit time of the last transaction.
+    /// The highest commit time, as a rule that of the last transaction. They are taken before commit records
+    /// are written, so they are not in order to the microsecond.
     pub last_commit_time: PgTimestamp,
     /// The file was durable up to this offset when the block was written; 0 in sealed files.
     pub synced_offset: u64,

@@ -231,3 +231,92 @@ fn decode_relations(stored: &[u8]) -> Box<[Oid]> {
         .map(|oid| Oid(u32::from_le_bytes(*oid)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use pg_proto::PgTimestamp;
+
+    use super::*;
+    use crate::block::{BlockBuilder, BlockKind};
+    use crate::codec::stored_u32;
+    use crate::record::RecordKind;
+
+    /// A block of one lone message and one record of Decant's own, with its body.
+    fn parts() -> (BlockHeader, Vec<u8>) {
+        let mut builder = BlockBuilder::new();
+        builder
+            .push_lone_message(Lsn(9), Lsn(8), PgTimestamp(0), b"M...")
+            .unwrap();
+        builder.push_aux(RecordKind::Publications, b"aux").unwrap();
+        let body = builder.sections().concat();
+        let header = BlockHeader {
+            entry_count: 2,
+            frames_len: 34,
+            aux_len: 3,
+            stored_len: stored_u32(body.len()),
+            ..BlockHeader::empty(BlockKind::Data)
+        };
+        (header, body)
+    }
+
+    fn decode(mut header: BlockHeader, body: &[u8]) -> Result<Block, Damage> {
+        header.body_crc = crc32(&[body]);
+        let mut prefix = Vec::new();
+        header.encode(&[], &mut prefix);
+        let decoded = BlockHeader::decode(&prefix)?;
+        Block::decode(&decoded, Bytes::copy_from_slice(body))
+    }
+
+    #[test]
+    fn gives_records_back() {
+        let (header, body) = parts();
+        let block = decode(header, &body).unwrap();
+        let entries: Vec<Entry> = block.entries().collect();
+        assert_eq!(entries.len(), 2);
+        assert_eq!(block.entry(1), Some(entries[1]));
+        assert_eq!(block.payload(&entries[0]), b"M...");
+        assert_eq!(block.start_lsn(&entries[0]), Lsn(8));
+        assert_eq!(block.frame_range(&entries[0]), 0..34);
+        assert_eq!(block.frame(&entries[0]), block.frames());
+        assert_eq!(block.payload(&entries[1]), b"aux");
+        assert_eq!(block.frame(&entries[1]), b"");
+        assert_eq!(block.start_lsn(&entries[1]), Lsn::INVALID);
+        assert_eq!(block.relation(&entries[0]), None);
+    }
+
+    #[test]
+    fn entries_that_make_no_sense_are_refused_whatever_their_checksum() {
+        let (header, sound) = parts();
+        // Relation, offset, length of both entries; tag and length of the frame.
+        for at in [2, 3, 4, 7, 8, 11, 18, 20, 23, 24, 27, 32, 33, 36, 37] {
+            let mut body = sound.clone();
+            body[at] ^= 0x41;
+            assert!(decode(header, &body).is_err(), "byte {at}");
+        }
+        let longer = BlockHeader {
+            frames_len: header.frames_len + 1,
+            aux_len: header.aux_len - 1,
+            ..header
+        };
+        assert!(decode(longer, &sound).is_err());
+    }
+
+    #[test]
+    fn a_claimed_length_is_never_allocated_on_trust() {
+        let (header, body) = parts();
+        let stored = zstd::bulk::compress(&body, 1).unwrap();
+        let claims = BlockHeader {
+            codec: Codec::Zstd,
+            frames_len: u32::MAX >> 2,
+            stored_len: stored_u32(stored.len()),
+            ..header
+        };
+        assert!(matches!(
+            decode(claims, &stored),
+            Err(Damage::Mismatch {
+                field: "decompressed length",
+                ..
+            })
+        ));
+    }
+}

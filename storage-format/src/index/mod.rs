@@ -8,6 +8,8 @@ mod builder;
 mod entry;
 mod file;
 mod search;
+#[cfg(test)]
+mod tests;
 
 pub use builder::IndexBuilder;
 pub(crate) use entry::time_max_of;

@@ -18,8 +18,8 @@ fn every_position_has_its_own_version() {
     let directory = tempfile::tempdir().unwrap();
     let mut source = Source::new(directory.path());
     let mut events = Vec::new();
-    for number in 0..200_usize {
-        events.push(Event::Alter(1, (number % 9) as u8 + 1));
+    for number in 0..200_u8 {
+        events.push(Event::Alter(1, number % 9 + 1));
         events.push(Event::Transaction(vec![(1, 700)]));
     }
     source.run_apart(&events);

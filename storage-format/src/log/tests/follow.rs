@@ -6,11 +6,11 @@ use super::support::{Event, Flat, ORIGIN, Source, open_log};
 use crate::log::TransactionIter;
 
 /// A mixture in which segments fill up quickly.
-fn events(count: usize) -> Vec<Event> {
+pub(super) fn events(count: usize) -> Vec<Event> {
     (0..count)
         .map(|number| match number % 7 {
             0 => Event::Transaction(vec![(1, 900); number % 50]),
-            1 => Event::Alter(2, (number % 5) as u8 + 1),
+            1 => Event::Alter(2, if number % 2 == 0 { 2 } else { 3 }),
             2 => Event::Message,
             3 => Event::Idle,
             _ => Event::Transaction(vec![(3, number % 300)]),
@@ -52,7 +52,7 @@ fn readers_follow_the_writer_through_rollovers() {
 }
 
 /// Reads until the writer is done and nothing is left.
-fn follow(mut records: TransactionIter, done: &AtomicBool) -> Vec<Flat> {
+pub(super) fn follow(mut records: TransactionIter, done: &AtomicBool) -> Vec<Flat> {
     let mut flats = Vec::new();
     loop {
         let last_turn = done.load(Ordering::Acquire);

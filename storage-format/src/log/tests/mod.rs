@@ -4,4 +4,5 @@ mod catalog;
 mod damage;
 mod follow;
 mod replay;
+mod sealed;
 mod support;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::support::{Event, ORIGIN, Source, drain, open_log};
 use crate::log::{Log, ReadOptions, SeekError, Step};
 
-fn event() -> impl Strategy<Value = Event> {
+pub(super) fn event() -> impl Strategy<Value = Event> {
     let row = (1..4_u32, 0..400_usize);
     let large = (1..4_u32, 2_000..6_000_usize);
     prop_oneof![
@@ -20,7 +20,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn assert_all_suffixes(log: &Arc<Log>, source: &Source) {
+pub(super) fn assert_all_suffixes(log: &Arc<Log>, source: &Source) {
     for &boundary in &source.boundaries {
         for lsn in [boundary, Lsn(boundary.0.saturating_sub(1)).max(ORIGIN)] {
             let cursor = log.cursor_at(lsn).unwrap();

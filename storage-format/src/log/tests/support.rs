@@ -204,7 +204,7 @@ impl Source {
         let start = Lsn(self.position.0 + 100 * ordinal as u64);
         let mut payload = vec![b'I'];
         payload.extend_from_slice(&oid.to_be_bytes());
-        payload.extend((0..size).map(|at| (at * 7 + ordinal) as u8));
+        payload.extend((0..size).map(|at| ((at * 7 + ordinal) % 251).try_into().unwrap_or(0)));
         self.builder
             .push_change(RecordKind::Insert, Oid(oid), start, &payload)
             .unwrap();
