@@ -8,6 +8,9 @@ use pg_proto::wire::{ErrorFields, FieldDescription, ReplicationMode, Transaction
 use super::session::{Flow, Session};
 use super::settings::show_milliseconds;
 
+/// Asked by pg_recvlogical for the rights of the files that it makes. While the source is away these are narrow.
+const DIRECTORY_MODE: (&str, &str) = ("data_directory_mode", "0700");
+
 impl Session<'_> {
     /// Whether the announced version has the command.
     pub(super) const fn knows(&self, command: &Command) -> bool {
@@ -81,7 +84,7 @@ impl Session<'_> {
     async fn show(&mut self, name: &str, text: &[u8]) -> io::Result<Flow> {
         let timeout = self.wal_sender_timeout.unwrap_or_default();
         let timeout = ("wal_sender_timeout", show_milliseconds(timeout));
-        let known = if name.eq_ignore_ascii_case(timeout.0) {
+        let mut known = if name.eq_ignore_ascii_case(timeout.0) {
             Some((timeout.0.to_owned(), timeout.1))
         } else if self.upstream.is_open() {
             None
@@ -89,6 +92,9 @@ impl Session<'_> {
             let found = self.parameters.find(name);
             found.map(|(name, value)| (name.to_owned(), value.to_owned()))
         };
+        if known.is_none() && name == DIRECTORY_MODE.0 && self.upstream.open().await.is_err() {
+            known = Some((name.to_owned(), DIRECTORY_MODE.1.to_owned()));
+        }
         match known {
             Some((name, value)) => {
                 self.row(vec![FieldDescription::text(&name)], &[Some(&value)], "SHOW");

@@ -31,6 +31,17 @@ pub(crate) enum Due {
     TimedOut,
 }
 
+/// What the stream's socket is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Everything is written, and there is nothing further at the moment.
+    Idle,
+    /// Changes are on their way.
+    Busy,
+    /// A keepalive is on its way already. A client that asks again and again and does not read gets no more of them.
+    Answering,
+}
+
 /// The timers of one stream.
 #[derive(Debug)]
 pub(crate) struct Keepalives {
@@ -83,18 +94,19 @@ impl Keepalives {
         self.told = self.told.max(end);
     }
 
-    /// What to do. `sent`: everything below was sent; `idle`: there is nothing to send at the moment.
-    pub(crate) fn due(&self, now: Instant, sent: Lsn, idle: bool) -> Due {
-        if let Some(timeout) = self.timeout {
-            let silent = now.duration_since(self.last_received);
-            if silent >= timeout {
-                return Due::TimedOut;
-            }
-            if !self.asked && silent >= timeout / 2 {
-                return Due::Keepalive {
-                    reply_requested: true,
-                };
-            }
+    /// What to do. `sent`: everything below was sent.
+    pub(crate) fn due(&self, now: Instant, sent: Lsn, line: Line) -> Due {
+        let silent = now.duration_since(self.last_received);
+        if self.timeout.is_some_and(|timeout| silent >= timeout) {
+            return Due::TimedOut;
+        }
+        if line == Line::Answering {
+            return Due::Nothing(self.timeout.map(|timeout| self.last_received + timeout));
+        }
+        if !self.asked && self.timeout.is_some_and(|timeout| silent >= timeout / 2) {
+            return Due::Keepalive {
+                reply_requested: true,
+            };
         }
         if self.owed {
             return Due::Keepalive {
@@ -104,7 +116,7 @@ impl Keepalives {
         let tell = sent > self.told || self.last_sent.is_none();
         let ask = self.pressing && !self.asked;
         let next = self.last_sent.map_or(now, |sent| sent + PROGRESS_INTERVAL);
-        let progress = (idle && (tell || ask)).then_some(next);
+        let progress = (line == Line::Idle && (tell || ask)).then_some(next);
         match progress {
             Some(at) if at <= now => Due::Keepalive {
                 reply_requested: ask,
@@ -140,10 +152,10 @@ mod tests {
     fn the_first_goes_out_at_once() {
         let now = Instant::now();
         let timers = Keepalives::new(Some(TIMEOUT), now);
-        assert_eq!(timers.due(now, Lsn(100), true), PLAIN);
-        assert_eq!(timers.due(now, Lsn::INVALID, true), PLAIN);
+        assert_eq!(timers.due(now, Lsn(100), Line::Idle), PLAIN);
+        assert_eq!(timers.due(now, Lsn::INVALID, Line::Idle), PLAIN);
         assert_eq!(
-            timers.due(now, Lsn(100), false),
+            timers.due(now, Lsn(100), Line::Busy),
             Due::Nothing(Some(now + TIMEOUT / 2))
         );
     }
@@ -153,11 +165,14 @@ mod tests {
         let now = Instant::now();
         let mut timers = Keepalives::new(None, now);
         timers.sent_keepalive(now, Lsn(100), false);
-        assert_eq!(timers.due(now, Lsn(100), true), Due::Nothing(None));
+        assert_eq!(timers.due(now, Lsn(100), Line::Idle), Due::Nothing(None));
         let next = now + PROGRESS_INTERVAL;
-        assert_eq!(timers.due(now, Lsn(300), true), Due::Nothing(Some(next)));
-        assert_eq!(timers.due(next, Lsn(300), true), PLAIN);
-        assert_eq!(timers.due(next, Lsn(300), false), Due::Nothing(None));
+        assert_eq!(
+            timers.due(now, Lsn(300), Line::Idle),
+            Due::Nothing(Some(next))
+        );
+        assert_eq!(timers.due(next, Lsn(300), Line::Idle), PLAIN);
+        assert_eq!(timers.due(next, Lsn(300), Line::Busy), Due::Nothing(None));
     }
 
     #[test]
@@ -166,9 +181,24 @@ mod tests {
         let mut timers = Keepalives::new(None, now);
         timers.sent_keepalive(now, Lsn(100), false);
         timers.received(now, true);
-        assert_eq!(timers.due(now, Lsn(100), false), PLAIN);
+        assert_eq!(timers.due(now, Lsn(100), Line::Busy), PLAIN);
         timers.sent_keepalive(now, Lsn(100), false);
-        assert_eq!(timers.due(now, Lsn(100), false), Due::Nothing(None));
+        assert_eq!(timers.due(now, Lsn(100), Line::Busy), Due::Nothing(None));
+    }
+
+    #[test]
+    fn one_answer_at_a_time() {
+        let now = Instant::now();
+        let mut timers = Keepalives::new(Some(TIMEOUT), now);
+        timers.sent_keepalive(now, Lsn(100), false);
+        timers.received(now, true);
+        let end = now + TIMEOUT;
+        let nothing = Due::Nothing(Some(end));
+        assert_eq!(timers.due(now, Lsn(100), Line::Answering), nothing);
+        let half = now + TIMEOUT / 2;
+        assert_eq!(timers.due(half, Lsn(100), Line::Answering), nothing);
+        assert_eq!(timers.due(end, Lsn(100), Line::Answering), Due::TimedOut);
+        assert_eq!(timers.due(now, Lsn(100), Line::Idle), PLAIN);
     }
 
     #[test]
@@ -178,16 +208,19 @@ mod tests {
         timers.sent_keepalive(now, Lsn(100), false);
         timers.press();
         let next = now + PROGRESS_INTERVAL;
-        assert_eq!(timers.due(now, Lsn(100), true), Due::Nothing(Some(next)));
+        assert_eq!(
+            timers.due(now, Lsn(100), Line::Idle),
+            Due::Nothing(Some(next))
+        );
         let asking = Due::Keepalive {
             reply_requested: true,
         };
-        assert_eq!(timers.due(next, Lsn(100), true), asking);
+        assert_eq!(timers.due(next, Lsn(100), Line::Idle), asking);
         timers.sent_keepalive(next, Lsn(100), true);
-        assert_eq!(timers.due(next, Lsn(100), true), Due::Nothing(None));
+        assert_eq!(timers.due(next, Lsn(100), Line::Idle), Due::Nothing(None));
         timers.received(next, false);
         let later = next + PROGRESS_INTERVAL;
-        assert_eq!(timers.due(later, Lsn(100), true), asking);
+        assert_eq!(timers.due(later, Lsn(100), Line::Idle), asking);
     }
 
     #[test]
@@ -196,19 +229,25 @@ mod tests {
         let mut timers = Keepalives::new(Some(TIMEOUT), start);
         timers.sent_keepalive(start, Lsn(100), false);
         let half = start + TIMEOUT / 2;
-        assert_eq!(timers.due(start, Lsn(100), true), Due::Nothing(Some(half)));
+        assert_eq!(
+            timers.due(start, Lsn(100), Line::Idle),
+            Due::Nothing(Some(half))
+        );
         let asking = Due::Keepalive {
             reply_requested: true,
         };
-        assert_eq!(timers.due(half, Lsn(100), false), asking);
+        assert_eq!(timers.due(half, Lsn(100), Line::Busy), asking);
         timers.sent_keepalive(half, Lsn(100), true);
         let end = start + TIMEOUT;
-        assert_eq!(timers.due(half, Lsn(100), true), Due::Nothing(Some(end)));
-        assert_eq!(timers.due(end, Lsn(100), true), Due::TimedOut);
+        assert_eq!(
+            timers.due(half, Lsn(100), Line::Idle),
+            Due::Nothing(Some(end))
+        );
+        assert_eq!(timers.due(end, Lsn(100), Line::Idle), Due::TimedOut);
         // Any message from the client starts the clock again.
         timers.received(end, false);
         assert_eq!(
-            timers.due(end, Lsn(100), true),
+            timers.due(end, Lsn(100), Line::Idle),
             Due::Nothing(Some(end + TIMEOUT / 2))
         );
     }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pg_proto::wire::ReplicationMode;
-
 use super::login::Login;
+use super::settings::encoding_key;
 use super::version::ServerVersion;
 
 /// Reported by every version, in the order of versions 14 and 15. The value is what holds if neither the client
@@ -111,16 +110,11 @@ fn date_style(given: &str) -> String {
 
 /// Why a stream can't be had in the client's encoding, if it can't: the log's values are in the source's own,
 /// and are not converted.
-pub(super) fn encoding_conflict(parameters: &Parameters, mode: ReplicationMode) -> Option<String> {
-    use super::settings::encoding_key;
-
+pub(super) fn encoding_conflict(parameters: &Parameters) -> Option<String> {
     let client = parameters.find("client_encoding")?.1;
     let server = parameters.find("server_encoding")?.1;
     let (client_key, server_key) = (encoding_key(client), encoding_key(server));
-    let converts = client_key != server_key
-        && client_key != "sqlascii"
-        && server_key != "sqlascii"
-        && mode != ReplicationMode::Off;
+    let converts = client_key != server_key && client_key != "sqlascii" && server_key != "sqlascii";
     converts.then(|| {
         format!(
             "values are sent in the encoding of the source, {server}, and not converted to {client}"
@@ -130,6 +124,8 @@ pub(super) fn encoding_conflict(parameters: &Parameters, mode: ReplicationMode) 
 
 #[cfg(test)]
 mod tests {
+    use pg_proto::wire::ReplicationMode;
+
     use super::*;
 
     fn login(settings: &[(&str, &str)]) -> Login {
@@ -205,7 +201,7 @@ mod tests {
         let conflict = |encoding: &str| {
             let login = login(&[("client_encoding", encoding)]);
             let parameters = Parameters::of_session(version(15), &source(), &login);
-            encoding_conflict(&parameters, login.mode)
+            encoding_conflict(&parameters)
         };
         assert_eq!(conflict("utf-8"), None);
         assert_eq!(conflict("SQL_ASCII"), None);

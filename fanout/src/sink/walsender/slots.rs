@@ -8,6 +8,7 @@ use pg_proto::wire::{ErrorFields, FieldDescription, sqlstate};
 use tokio::time::Instant;
 
 use super::session::Session;
+use super::upstream::with_causes;
 use super::{slot_name, slot_options};
 use crate::positions::{NewSlot, PositionsError};
 
@@ -152,10 +153,15 @@ impl Session<'_> {
                     None => report.with_detail(format!("It is served elsewhere: {holder}")),
                 }
             }
+            PositionsError::Unavailable { source, .. } => {
+                ErrorFields::error(error.sqlstate(), error.to_string())
+                    .with_detail(source.message())
+                    .with_hint("Streams that have begun go on; slots are kept by the decoder.")
+            }
             other => {
                 let report = ErrorFields::error(other.sqlstate(), other.to_string());
                 match std::error::Error::source(other) {
-                    Some(cause) => report.with_detail(cause.to_string()),
+                    Some(cause) => report.with_detail(with_causes(cause)),
                     None => report,
                 }
             }

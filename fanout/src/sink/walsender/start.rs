@@ -132,7 +132,7 @@ impl Session<'_> {
         options: &[CommandOption],
     ) -> Result<Prepared, ErrorFields> {
         let options = start_options::parse(self.source.version, slot, options)?;
-        if let Some(conflict) = encoding_conflict(&self.parameters, self.login.mode) {
+        if let Some(conflict) = encoding_conflict(&self.parameters) {
             let message = "this client_encoding is not supported for START_REPLICATION";
             return Err(
                 ErrorFields::error(sqlstate::FEATURE_NOT_SUPPORTED, message).with_detail(conflict)

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, ClientFrame, ReceiveError};
-use super::keepalive::{Due, Keepalives};
+use super::keepalive::{Due, Keepalives, Line};
 use super::progress::Progress;
 use crate::emit::{Frames, Warning};
 use crate::error::StreamError;
@@ -77,6 +77,8 @@ pub(super) struct Sending<'a> {
     keepalives: Keepalives,
     /// There was nothing further in the log when it was last asked.
     at_head: bool,
+    /// A keepalive is among what waits to be written.
+    answering: bool,
     /// What the stream ends with once everything is written that was taken from the log.
     ending: Option<End<Failure>>,
     /// The server ends: by then at the latest.
@@ -102,6 +104,7 @@ impl<'a> Sending<'a> {
             progress: Progress::new(start),
             keepalives: Keepalives::new(timeout, Instant::now()),
             at_head: false,
+            answering: false,
             ending: None,
             deadline: None,
             changes: 0,
@@ -159,8 +162,12 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Takes blocks from the log until there is enough for a write.
+    /// When everything is written, takes blocks from the log until there is enough for the next write. Nothing is
+    /// added before: what is written must be known exactly, since it bounds what may be confirmed.
     fn fill(&mut self) {
+        if !self.frames.is_empty() {
+            return;
+        }
         for _ in 0..BLOCKS_PER_TURN {
             if self.at_head || self.ending.is_some() || self.frames.remaining() >= WRITE_BYTES {
                 break;
@@ -199,7 +206,10 @@ impl<'a> Sending<'a> {
                 return Err(End::Gone);
             }
         }
-        let wake = match self.keepalives.due(now, self.stream.position(), idle) {
+        let wake = match self
+            .keepalives
+            .due(now, self.stream.position(), self.line())
+        {
             Due::TimedOut => {
                 tracing::warn!(
                     subscriber = self.subscriber.id(),
@@ -216,6 +226,14 @@ impl<'a> Sending<'a> {
         Ok(earliest(wake, self.deadline))
     }
 
+    fn line(&self) -> Line {
+        match (self.frames.is_empty(), self.answering) {
+            (true, _) if self.at_head => Line::Idle,
+            (false, true) => Line::Answering,
+            _ => Line::Busy,
+        }
+    }
+
     /// Everything below the stream's position precedes the keepalive on the wire.
     fn keepalive(&mut self, reply_requested: bool) {
         let keepalive = Keepalive {
@@ -226,6 +244,7 @@ impl<'a> Sending<'a> {
         let mut frame = Vec::new();
         keepalive.encode_frame(&mut frame);
         self.frames.push(Bytes::from(frame));
+        self.answering = true;
         self.keepalives
             .sent_keepalive(Instant::now(), keepalive.end, reply_requested);
     }
@@ -243,6 +262,7 @@ impl<'a> Sending<'a> {
 
     /// Everything that was taken from the log is in the socket.
     fn all_written(&mut self) {
+        self.answering = false;
         let news = self.progress.sent_up_to(self.stream.position());
         if news || self.changes > 0 || self.bytes > 0 {
             let (changes, bytes) = (self.changes, self.bytes);
