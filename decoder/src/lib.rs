@@ -16,7 +16,7 @@
 //! | `appender` | the one writer of the log, group commit, sealing |
 //! | [`catalog`] | how the publications of the source get into the stream |
 //! | [`registry`] | the subscribers' slots |
-//! | `control` | the gRPC service that fanouts and `decctl` use |
+//! | [`control`] | the gRPC service that fanouts and `decctl` use |
 //! | [`retention`] | which segments may go |
 //! | [`state`] | what all of them know of each other |
 //!
@@ -30,6 +30,7 @@
 
 mod appender;
 pub mod catalog;
+pub mod control;
 mod error;
 mod ingest;
 mod mailbox;

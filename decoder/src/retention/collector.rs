@@ -37,6 +37,17 @@ pub struct Collected {
     pub bytes_freed: u64,
 }
 
+/// How much of the log there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The lowest position that is kept; `None` if there is no segment yet.
+    pub oldest: Option<Lsn>,
+    /// How many segments.
+    pub segments: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
 /// Decides and deletes. Its methods block on the disk.
 #[derive(Debug)]
 pub struct Retention {
@@ -66,10 +77,9 @@ impl Retention {
         facts::segments(self.fs.as_ref(), &self.log)
     }
 
-    /// The lowest position that is kept; `None` if there is no segment yet.
-    pub fn oldest(&self) -> Result<Option<Lsn>, FormatError> {
-        let segments = storage_format::segment::list_segments(self.fs.as_ref(), &self.log)?;
-        Ok(segments.first().map(|segment| segment.name.first_lsn))
+    /// How much there is. Cheaper than [`Self::segments`].
+    pub fn usage(&self) -> Result<Usage, FormatError> {
+        facts::usage(self.fs.as_ref(), &self.log)
     }
 
     /// As long as the guard lives, nothing is deleted: what is found kept can be asked to be kept.
@@ -211,7 +221,7 @@ mod tests {
         let real = retention.collect(false, true).unwrap();
         assert_eq!((real.bytes_freed, files(log)), (100, 3));
         assert_eq!(real.verdicts, dry.verdicts);
-        assert_eq!(retention.oldest().unwrap(), Some(Lsn(30)));
+        assert_eq!(retention.usage().unwrap().oldest, Some(Lsn(30)));
         let again = retention.collect(false, true).unwrap();
         assert_eq!((again.bytes_freed, files(log)), (0, 3));
     }
@@ -235,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let retention = retention(&folder.path().join("none"), false);
         assert!(retention.collect(false, true).unwrap().verdicts.is_empty());
-        assert_eq!(retention.oldest().unwrap(), None);
+        assert_eq!(retention.usage().unwrap().oldest, None);
     }
 
     #[tokio::test]
@@ -253,6 +263,6 @@ mod tests {
         }
         shutdown.cancel();
         task.await.unwrap();
-        assert_eq!(retention.oldest().unwrap(), Some(Lsn(20)));
+        assert_eq!(retention.usage().unwrap().oldest, Some(Lsn(20)));
     }
 }

@@ -80,7 +80,7 @@ pub enum Reason {
     NoSlots,
     /// `keep_bytes` is not reached without it.
     KeepBytes {
-        /// Bytes of the segments behind it.
+        /// Bytes of the sealed segments behind it.
         newer: u64,
         /// The setting.
         keep: u64,
@@ -125,7 +125,7 @@ impl fmt::Display for Reason {
                 "there are no slots, and neither retention.keep_bytes nor retention.keep_seconds is set",
             ),
             Self::KeepBytes { newer, keep } => {
-                write!(f, "the segments behind it have {newer} bytes, retention.keep_bytes is {keep}")
+                write!(f, "the sealed segments behind it have {newer} bytes, retention.keep_bytes is {keep}")
             }
             Self::KeepAge { age, keep } => {
                 let (age, keep) = (age.as_secs(), keep.as_secs());
@@ -149,11 +149,11 @@ pub fn decide(
     policy: Policy,
     now: SystemTime,
 ) -> Vec<Verdict> {
-    let mut newer: u64 = segments.iter().map(|segment| segment.bytes).sum();
+    let mut newer: u64 = segments.iter().map(sealed_bytes).sum();
     let mut stays = None;
     let mut verdicts = Vec::with_capacity(segments.len());
     for segment in segments {
-        newer = newer.saturating_sub(segment.bytes);
+        newer = newer.saturating_sub(sealed_bytes(segment));
         let reason = holds(segment, needs, policy, newer, now)
             .or_else(|| stays.map(|sequence| Reason::EarlierStays { sequence }));
         if reason.is_some() && stays.is_none() {
@@ -167,6 +167,11 @@ pub fn decide(
         });
     }
     verdicts
+}
+
+/// The file of an active segment is longer than what is in it, so it does not count.
+fn sealed_bytes(segment: &SegmentFacts) -> u64 {
+    if segment.sealed { segment.bytes } else { 0 }
 }
 
 /// What holds a segment, whatever is before it.
@@ -300,18 +305,23 @@ mod tests {
                 0,
                 "there are no slots, and neither retention.keep_bytes nor retention.keep_seconds is set",
             ),
-            (needs(&[]), bytes(100), 3, "it is being written"),
+            (
+                needs(&[]),
+                bytes(100),
+                2,
+                "the sealed segments behind it have 0 bytes, retention.keep_bytes is 100",
+            ),
             (
                 needs(&[]),
                 bytes(101),
-                2,
-                "the segments behind it have 100 bytes, retention.keep_bytes is 101",
+                1,
+                "the sealed segments behind it have 100 bytes, retention.keep_bytes is 101",
             ),
             (
                 needs(&[]),
                 bytes(1_000),
                 0,
-                "the segments behind it have 300 bytes, retention.keep_bytes is 1000",
+                "the sealed segments behind it have 200 bytes, retention.keep_bytes is 1000",
             ),
             (
                 needs(&[]),
@@ -358,8 +368,8 @@ mod tests {
             (
                 needs(&[("a", 40)]),
                 bytes(250),
-                1,
-                "the segments behind it have 200 bytes, retention.keep_bytes is 250",
+                0,
+                "the sealed segments behind it have 200 bytes, retention.keep_bytes is 250",
             ),
             (
                 needs(&[("a", 20)]),

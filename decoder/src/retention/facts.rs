@@ -12,6 +12,7 @@ use storage_format::segment::{
     FOOTER_TRAILER_LEN, Footer, SegmentInfo, SegmentState, list_segments,
 };
 
+use super::collector::Usage;
 use super::decide::SegmentFacts;
 
 /// A footer is a few hundred bytes; one that claims to be longer is not read.
@@ -37,6 +38,16 @@ pub(super) fn segments(fs: &dyn Fs, log: &Path) -> Result<Vec<SegmentFacts>, For
             }
         })
         .collect())
+}
+
+/// How much there is.
+pub(super) fn usage(fs: &dyn Fs, log: &Path) -> Result<Usage, FormatError> {
+    let infos = list_segments(fs, log)?;
+    Ok(Usage {
+        oldest: infos.first().map(|info| info.name.first_lsn),
+        segments: infos.len() as u64,
+        bytes: infos.iter().map(|info| file_facts(&info.path).0).sum(),
+    })
 }
 
 /// A segment can be sealed, and its active file go, between listing and looking: then it has no size for once, and

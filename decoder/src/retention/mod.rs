@@ -18,5 +18,5 @@ mod collector;
 mod decide;
 mod facts;
 
-pub use collector::{Collected, Retention, RetentionError};
+pub use collector::{Collected, Retention, RetentionError, Usage};
 pub use decide::{Needs, Policy, Reason, SegmentFacts, Verdict, decide};

@@ -1,0 +1,19 @@
+//! The control service (gRPC): what fanouts and `decctl` ask of the one process that owns the log and the registry.
+//!
+//! | module | what |
+//! |---|---|
+//! | `service` | the calls of `decant.v1.Control` |
+//! | `slots` | making a slot: where it may start |
+//! | `convert` | facts and errors in the words of the contract |
+//! | `server` | the listener, with the health and reflection services beside it |
+//! | `maintenance` | what the registry needs every second |
+
+mod convert;
+mod maintenance;
+mod server;
+mod service;
+mod slots;
+
+pub use maintenance::maintain_registry;
+pub use server::{ControlError, serve};
+pub use service::{About, ControlService};

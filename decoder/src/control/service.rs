@@ -1,0 +1,370 @@
+//! The calls of `decant.v1.Control`.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::stream;
+use pg_proto::Lsn;
+use proto::v1::control_server::Control;
+use proto::v1::{
+    AcquireSlotRequest, AcquireSlotResponse, CollectGarbageRequest, CollectGarbageResponse,
+    CreateSlotRequest, CreateSlotResponse, DropSlotRequest, DropSlotResponse, GetStatusRequest,
+    GetStatusResponse, Head, ListSegmentsRequest, ListSegmentsResponse, ListSlotsRequest,
+    ListSlotsResponse, LogStatus, RefreshCatalogRequest, RefreshCatalogResponse,
+    ReleaseSlotRequest, ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus,
+    SourceStatus, WatchHeadRequest,
+};
+use tokio::task::spawn_blocking;
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use super::convert::{self, internal, refresh_error, registry_error};
+use super::slots::create_at;
+use crate::registry::{Holder, LEASE, NewSlot, Registry, Slot};
+use crate::retention::{Collected, Retention};
+use crate::state::DecoderState;
+
+/// What the status says that no part of the process changes.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The log directory.
+    pub log_directory: PathBuf,
+    /// The source's database.
+    pub database: String,
+    /// The source slot.
+    pub slot: String,
+    /// The publication that it follows.
+    pub publication: String,
+}
+
+/// The control service.
+#[derive(Clone, Debug)]
+pub struct ControlService {
+    state: Arc<DecoderState>,
+    registry: Arc<Registry>,
+    retention: Arc<Retention>,
+    about: Arc<About>,
+    shutdown: CancellationToken,
+}
+
+type Heads = Pin<Box<dyn Stream<Item = Result<Head, Status>> + Send>>;
+
+impl ControlService {
+    /// A service over the decoder's parts. At `shutdown` its streams end.
+    #[must_use]
+    pub fn new(
+        state: Arc<DecoderState>,
+        registry: Arc<Registry>,
+        retention: Arc<Retention>,
+        about: About,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            state,
+            registry,
+            retention,
+            about: Arc::new(about),
+            shutdown,
+        }
+    }
+
+    /// Does what blocks on the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let service = self.clone();
+        spawn_blocking(move || work(&service))
+            .await
+            .unwrap_or_else(|error| Err(internal(&error)))
+    }
+
+    fn status_of(&self, slot: &Slot) -> SlotStatus {
+        convert::slot(slot, self.state.head().durable_lsn, Instant::now())
+    }
+
+    fn slots(&self) -> Vec<SlotStatus> {
+        let slots = self.registry.list();
+        slots.iter().map(|slot| self.status_of(slot)).collect()
+    }
+
+    fn source_status(&self) -> SourceStatus {
+        let (source, counters) = (self.state.source(), self.state.counters());
+        SourceStatus {
+            state: convert::source_state(source.state).into(),
+            system_identifier: source.system_identifier.to_string(),
+            timeline: source.timeline,
+            database: self.about.database.clone(),
+            slot_name: self.about.slot.clone(),
+            publication: self.about.publication.clone(),
+            server_version: source.server_version,
+            last_error: source.last_error,
+            received_lsn: counters.received_lsn.get(),
+            confirmed_lsn: counters.confirmed_lsn.get(),
+            source_lsn: counters.received_lsn.get(),
+            catalog_mode: convert::catalog_mode(source.catalog_mode).into(),
+            reconnects: counters.reconnects.get(),
+            protocol_version: source.protocol_version,
+            forged_messages: counters.forged_messages.get(),
+        }
+    }
+
+    fn log_status(&self) -> Result<LogStatus, Status> {
+        let usage = self.retention.usage().map_err(|error| internal(&error))?;
+        let (head, counters) = (self.state.head(), self.state.counters());
+        Ok(LogStatus {
+            directory: self.about.log_directory.display().to_string(),
+            oldest_lsn: usage.oldest.unwrap_or_default().0,
+            written_lsn: head.written_lsn.0,
+            durable_lsn: head.durable_lsn.0,
+            segment_count: usage.segments,
+            bytes: usage.bytes,
+            transactions: counters.transactions.get(),
+            changes: counters.changes.get(),
+            bytes_received: counters.bytes_received.get(),
+            fsyncs: counters.fsyncs.get(),
+            staged_transactions: counters.staged_transactions.get(),
+            staged_bytes: counters.staged_bytes.get(),
+        })
+    }
+
+    /// A confirmed position as far as it can be true: nobody can have what is not in the log.
+    fn plausible(&self, confirmed: u64) -> Lsn {
+        Lsn(confirmed).min(self.state.head().written_lsn)
+    }
+
+    /// Where a slot starts that does not say where: at the head, with every publication made before known.
+    async fn head_for_new_slot(&self, name: &str) -> Result<Lsn, Status> {
+        if self.registry.get(name).is_ok() {
+            // Said before the source is asked for anything.
+            return Err(Status::already_exists(format!(
+                "replication slot \"{name}\" already exists"
+            )));
+        }
+        self.refresh().await
+    }
+
+    async fn refresh(&self) -> Result<Lsn, Status> {
+        tokio::select! {
+            lsn = self.state.refresh_catalog() => lsn.map_err(|error| refresh_error(&error)),
+            () = self.shutdown.cancelled() => Err(Status::unavailable("the decoder is shutting down")),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Control for ControlService {
+    async fn get_status(
+        &self,
+        _: Request<GetStatusRequest>,
+    ) -> Result<Response<GetStatusResponse>, Status> {
+        let log = self.blocking(Self::log_status).await?;
+        Ok(Response::new(GetStatusResponse {
+            source: Some(self.source_status()),
+            log: Some(log),
+            slots: self.slots(),
+            version: service::VERSION.to_owned(),
+            started_at: self.state.started_at().unix_micros(),
+        }))
+    }
+
+    type WatchHeadStream = Heads;
+
+    /// A watch channel holds only the newest head, and it is looked at when the client can take one.
+    async fn watch_head(&self, _: Request<WatchHeadRequest>) -> Result<Response<Heads>, Status> {
+        let first = (self.state.watch_head(), self.shutdown.clone(), true);
+        let heads = stream::unfold(first, async |(mut heads, shutdown, at_once)| {
+            if !at_once {
+                let changed = shutdown.run_until_cancelled(heads.changed()).await?;
+                changed.ok()?;
+            }
+            let head = convert::head(*heads.borrow_and_update());
+            Some((Ok(head), (heads, shutdown, false)))
+        });
+        Ok(Response::new(Box::pin(heads)))
+    }
+
+    async fn refresh_catalog(
+        &self,
+        _: Request<RefreshCatalogRequest>,
+    ) -> Result<Response<RefreshCatalogResponse>, Status> {
+        let lsn = self.refresh().await?.0;
+        Ok(Response::new(RefreshCatalogResponse { lsn }))
+    }
+
+    async fn list_slots(
+        &self,
+        _: Request<ListSlotsRequest>,
+    ) -> Result<Response<ListSlotsResponse>, Status> {
+        let slots = self.slots();
+        Ok(Response::new(ListSlotsResponse { slots }))
+    }
+
+    async fn create_slot(
+        &self,
+        request: Request<CreateSlotRequest>,
+    ) -> Result<Response<CreateSlotResponse>, Status> {
+        let request = request.into_inner();
+        let start = request.start_lsn;
+        let mut new = new_slot(request)?;
+        let slot = if start.is_some() {
+            self.blocking(move |service| {
+                let log = &service.about.log_directory;
+                create_at(log, &service.registry, &service.retention, new)
+            })
+            .await?
+        } else {
+            new.start_lsn = self.head_for_new_slot(&new.name).await?;
+            self.blocking(move |service| {
+                let created = service.registry.create(new, Instant::now());
+                created.map_err(registry_error)
+            })
+            .await?
+        };
+        tracing::info!(slot = slot.name, at = %slot.confirmed_lsn, creator = slot.creator, "slot created");
+        let slot = Some(self.status_of(&slot));
+        Ok(Response::new(CreateSlotResponse { slot }))
+    }
+
+    async fn drop_slot(
+        &self,
+        request: Request<DropSlotRequest>,
+    ) -> Result<Response<DropSlotResponse>, Status> {
+        let DropSlotRequest {
+            name,
+            holder,
+            force,
+        } = request.into_inner();
+        let holder = optional_holder(&holder)?;
+        self.blocking(move |service| {
+            let now = Instant::now();
+            let dropped = service
+                .registry
+                .drop_slot(&name, holder.as_ref(), force, now);
+            dropped.map_err(registry_error)?;
+            tracing::info!(slot = name, "slot dropped");
+            Ok(())
+        })
+        .await?;
+        Ok(Response::new(DropSlotResponse {}))
+    }
+
+    async fn acquire_slot(
+        &self,
+        request: Request<AcquireSlotRequest>,
+    ) -> Result<Response<AcquireSlotResponse>, Status> {
+        let AcquireSlotRequest { name, holder } = request.into_inner();
+        let holder = required_holder(&holder)?;
+        let slot = self.registry.acquire(&name, &holder, Instant::now());
+        let slot = slot.map_err(registry_error)?;
+        Ok(Response::new(AcquireSlotResponse {
+            slot: Some(self.status_of(&slot)),
+            lease_ms: u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX),
+        }))
+    }
+
+    async fn release_slot(
+        &self,
+        request: Request<ReleaseSlotRequest>,
+    ) -> Result<Response<ReleaseSlotResponse>, Status> {
+        let ReleaseSlotRequest {
+            name,
+            holder,
+            confirmed_lsn,
+        } = request.into_inner();
+        let holder = required_holder(&holder)?;
+        let confirmed = self.plausible(confirmed_lsn);
+        let released = self
+            .registry
+            .release(&name, &holder, confirmed, Instant::now());
+        released.map_err(registry_error)?;
+        Ok(Response::new(ReleaseSlotResponse {}))
+    }
+
+    async fn report_slots(
+        &self,
+        request: Request<ReportSlotsRequest>,
+    ) -> Result<Response<ReportSlotsResponse>, Status> {
+        let ReportSlotsRequest { holder, slots } = request.into_inner();
+        let holder = required_holder(&holder)?;
+        let reports = slots.into_iter();
+        let positions: Vec<_> = reports
+            .map(|report| (report.name, self.plausible(report.confirmed_lsn)))
+            .collect();
+        let lost = self.registry.report(&holder, &positions, Instant::now());
+        Ok(Response::new(ReportSlotsResponse { lost }))
+    }
+
+    async fn list_segments(
+        &self,
+        _: Request<ListSegmentsRequest>,
+    ) -> Result<Response<ListSegmentsResponse>, Status> {
+        let end = self.state.head().written_lsn;
+        let facts = self
+            .blocking(|service| {
+                service
+                    .retention
+                    .segments()
+                    .map_err(|error| internal(&error))
+            })
+            .await?;
+        let segments = facts.iter().map(|facts| convert::segment(facts, end));
+        Ok(Response::new(ListSegmentsResponse {
+            segments: segments.collect(),
+        }))
+    }
+
+    async fn collect_garbage(
+        &self,
+        request: Request<CollectGarbageRequest>,
+    ) -> Result<Response<CollectGarbageResponse>, Status> {
+        let dry_run = request.into_inner().dry_run;
+        let Collected {
+            verdicts,
+            bytes_freed,
+        } = self
+            .blocking(move |service| {
+                let collected = service.retention.collect(dry_run, true);
+                collected.map_err(|error| internal(&error))
+            })
+            .await?;
+        let end = self.state.head().written_lsn;
+        let verdicts = verdicts.iter();
+        Ok(Response::new(CollectGarbageResponse {
+            verdicts: verdicts
+                .map(|(facts, verdict)| convert::verdict(facts, verdict, end))
+                .collect(),
+            bytes_freed,
+        }))
+    }
+}
+
+fn new_slot(request: CreateSlotRequest) -> Result<NewSlot, Status> {
+    let holder = optional_holder(&request.holder)?;
+    Ok(NewSlot {
+        name: request.name,
+        start_lsn: Lsn(request.start_lsn.unwrap_or_default()),
+        // The lease of a slot that is not temporary is taken by AcquireSlot.
+        holder: holder.filter(|_| request.temporary),
+        temporary: request.temporary,
+        two_phase: request.two_phase,
+        failover: request.failover,
+        creator: request.creator,
+        plugin: request.plugin,
+    })
+}
+
+fn optional_holder(text: &str) -> Result<Option<Holder>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    required_holder(text).map(Some)
+}
+
+fn required_holder(text: &str) -> Result<Holder, Status> {
+    text.parse()
+        .map_err(|error| registry_error(crate::registry::RegistryError::InvalidHolder(error)))
+}
