@@ -233,6 +233,13 @@ impl Decant {
 
     /// Starts one more fanout and waits until it serves; its number.
     pub async fn start_fanout(&mut self) -> usize {
+        let number = self.add_fanout();
+        self.restart_fanout(number).await;
+        number
+    }
+
+    /// One more fanout, not started yet; its number.
+    pub fn add_fanout(&mut self) -> usize {
         let number = self.fanouts.len();
         self.fanouts.push(Fanout {
             name: format!("fanout-{number}"),
@@ -241,13 +248,17 @@ impl Decant {
             grpc_port: (self.choose_port)(7410),
             http_port: (self.choose_port)(7411),
         });
-        self.restart_fanout(number).await;
         number
     }
 
     /// Starts a fanout again that was killed or stopped.
     pub async fn restart_fanout(&mut self, number: usize) {
         self.spawn_fanout(number);
+        self.wait_until_serving(number).await;
+    }
+
+    /// Waits until a fanout that was started takes connections.
+    pub async fn wait_until_serving(&mut self, number: usize) {
         let fanout = &mut self.fanouts[number];
         let what = format!("{} serves", fanout.name);
         wait_until(&what, START_DEADLINE, async || {

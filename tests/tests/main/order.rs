@@ -75,10 +75,12 @@ async fn a_fanout_may_be_first() {
     source.sql(TABLE).await;
     let mut decant = Decant::new(&source);
     decant.decctl_successfully(&["init"]);
-    let number = decant.start_fanout().await;
+    let number = decant.add_fanout();
+    decant.spawn_fanout(number);
     let url = decant.fanout(number).grpc_url();
     let grpc = GrpcSubscriber::start(url, from_lsn(Lsn::INVALID), Keep::Rows);
     decant.start_decoder().await;
+    decant.wait_until_serving(number).await;
     source.sql("insert into t values (1)").await;
     let stage = Stage { decant, source };
     assert_rows(&stage, &grpc).await;
