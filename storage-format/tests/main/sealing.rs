@@ -4,14 +4,17 @@ use pg_proto::{Lsn, Oid, PgTimestamp};
 use proptest::prelude::*;
 use storage_format::block::BlockBuilder;
 use storage_format::fs::RealFs;
+use storage_format::index::rebuild;
 use storage_format::log::{Log, ReadOptions};
 use storage_format::record::RecordKind;
+use storage_format::segment::SegmentExtension;
 use storage_format::{
     FormatError, LogWriter, SealOptions, SegmentState, list_segments, seal_segment,
 };
 
 use crate::support::{
-    SEND_TIME, START, append_all, files, open, read_all, relation_message, transaction,
+    SEND_TIME, START, append_all, files, lone_message, open, read_all, relation_message,
+    transaction,
 };
 
 const SEGMENT: u64 = 64 << 10;
@@ -27,6 +30,8 @@ fn seal_all(writer: &mut LogWriter, log: &std::path::Path, options: &SealOptions
         assert_eq!(sealed.name, name);
         assert!(sealed.sealed_bytes < sealed.active_bytes);
         assert_eq!(seal_segment(&RealFs, log, name, options).unwrap(), None);
+        let index = std::fs::read(name.path(log, SegmentExtension::Index)).unwrap();
+        assert_eq!(rebuild(log, name).unwrap(), index);
     }
 }
 
@@ -45,7 +50,7 @@ fn write_mixture(writer: &mut LogWriter) {
     first.push_commit(&mut builder);
     let lsn = Lsn(START.0 + 300);
     builder
-        .push_lone_message(lsn, lsn, PgTimestamp(5), b"M-lone")
+        .push_lone_message(lsn, lsn, PgTimestamp(5), &lone_message(lsn))
         .unwrap();
     writer.append(&mut builder).unwrap();
     writer.progress(Lsn(START.0 + 400)).unwrap();
@@ -121,7 +126,7 @@ fn a_log_of_sealed_segments_only_goes_on() {
     write_mixture(&mut writer);
     writer.finish_segment().unwrap();
     seal_all(&mut writer, log.path(), &SMALL_BLOCKS);
-    let catalog = writer.catalog().clone();
+    let catalog = std::sync::Arc::clone(writer.catalog());
     let end = writer.written_lsn();
     drop(writer);
     std::fs::remove_file(&files(log.path(), "active")[0]).unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pg_proto::pgoutput::{Begin, Commit, Message, encode};
+use pg_proto::pgoutput::{Begin, Commit, LogicalMessage, Message, encode};
 use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 use storage_format::block::BlockBuilder;
 use storage_format::fs::Fs;
@@ -118,6 +118,17 @@ impl Transaction {
         self.push_rows(builder, self.rows);
         self.push_commit(builder);
     }
+}
+
+/// A logical message that stands alone at `lsn`.
+pub(crate) fn lone_message(lsn: Lsn) -> Vec<u8> {
+    bytes(&Message::LogicalMessage(LogicalMessage {
+        xid: None,
+        transactional: false,
+        lsn,
+        prefix: b"prefix",
+        content: b"content",
+    }))
 }
 
 fn bytes(message: &Message<'_>) -> Vec<u8> {
