@@ -11,15 +11,16 @@ use storage_format::fs::{Fs, RealFs};
 use storage_format::segment::{list_segments, read_identity};
 use storage_format::write::{LogWriter, Recovery, WriterOptions};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::Recogniser;
+use crate::catalog::{CatalogWatch, Recogniser};
 use crate::error::DecoderError;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::retention::{Policy, Retention};
-use crate::source::{LogEnd, SourceTask, check_configuration, wait_for_source};
+use crate::source::{LogEnd, SourceTask, check_configuration, connect_options, wait_for_source};
 use crate::state::{DecoderState, RefreshCatalog, SourceState};
 use crate::threads::{ThreadSettings, Threads, log_error, report_recovery};
 
@@ -66,7 +67,7 @@ impl Prepared {
             service::shutdown::on_signal().map_err(DecoderError::system("watch for signals"))?;
         let (state, requests) = DecoderState::new();
         let decoder = Decoder {
-            recogniser: Arc::new(Recogniser::new([])),
+            recogniser: Arc::new(Recogniser::new(self.registry.secrets()?)),
             retention: retention(&self.config, &self.fs, &self.registry),
             config: self.config,
             fs: self.fs,
@@ -115,7 +116,7 @@ impl Decoder {
     async fn run(
         &self,
         log: Option<OpenLog>,
-        requests: tokio::sync::mpsc::Receiver<RefreshCatalog>,
+        requests: mpsc::Receiver<RefreshCatalog>,
     ) -> Result<(), DecoderError> {
         let mut metrics_registry = prometheus_client::registry::Registry::default();
         let metrics = Metrics::register(&mut metrics_registry, &self.state);
@@ -124,6 +125,7 @@ impl Decoder {
         report_address("metrics and health (HTTP)", &http);
         let services = [
             self.serve_http(http, metrics_registry),
+            self.watch_catalog(requests),
             self.collect_garbage(),
         ];
         let result = self.follow(log, metrics).await;
@@ -209,6 +211,18 @@ impl Decoder {
                 tracing::error!(%error, "metrics and health are no longer served");
             }
         })
+    }
+
+    fn watch_catalog(&self, requests: mpsc::Receiver<RefreshCatalog>) -> JoinHandle<()> {
+        let name = format!("decant_{}_catalog", self.config.source.slot);
+        let watch = CatalogWatch {
+            state: Arc::clone(&self.state),
+            recogniser: Arc::clone(&self.recogniser),
+            registry: Arc::clone(&self.registry),
+            options: connect_options(&self.config, &name),
+            poll_interval: Duration::from_millis(self.config.decoder.catalog_poll_ms),
+        };
+        tokio::spawn(watch.run(requests, self.background.clone()))
     }
 
     fn collect_garbage(&self) -> JoinHandle<()> {

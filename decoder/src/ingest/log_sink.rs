@@ -43,6 +43,10 @@ pub(crate) struct AppenderPort {
 #[derive(Debug)]
 pub(crate) struct LogSink {
     builder: Box<BlockBuilder>,
+    #[expect(
+        clippy::vec_box,
+        reason = "they travel boxed, and go back into the same boxes"
+    )]
     free: Vec<Box<BlockBuilder>>,
     port: AppenderPort,
     in_flight: usize,

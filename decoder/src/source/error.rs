@@ -204,6 +204,9 @@ pub enum SourceError {
         /// What is wrong and how to put it right.
         problem: String,
     },
+    /// How publications are reported can't be found out.
+    #[error(transparent)]
+    Catalog(#[from] crate::catalog::CatalogError),
 }
 
 /// What to do about a [`SourceError`].
@@ -221,6 +224,7 @@ impl SourceError {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Ended | Self::Silent { .. } | Self::SlotActive { .. } => Severity::Transient,
+            Self::Catalog(error) if error.is_transient() => Severity::Transient,
             Self::Connect(error) => severity(error.code(), error.is_transient()),
             Self::Client { source, .. } => severity(source.code(), source.is_transient()),
             _ => Severity::Fatal,

@@ -12,7 +12,7 @@ use super::connect::Source;
 use super::error::{Severity, SourceError};
 use super::feedback::Pace;
 use super::session::{Ended, Streaming};
-use crate::catalog::Recogniser;
+use crate::catalog::{Recogniser, prepare};
 use crate::ingest::{Pipeline, Stopped};
 use crate::registry::Registry;
 use crate::state::{DecoderState, SourceState};
@@ -78,7 +78,14 @@ impl SourceTask {
         state.update_source(|source| source.state = SourceState::Connecting);
         let mut source = Source::connect(config, Some(&self.log)).await?;
         note(state, &source);
-        // crate::catalog::prepare(&mut source.connection, &self.registry, state, &self.recogniser).await?;
+        // The secret must be known before the first message comes that it proves.
+        prepare(
+            &mut source.connection,
+            &self.registry,
+            state,
+            &self.recogniser,
+        )
+        .await?;
         let parameters = source.server_parameters();
         source.use_server_encoding().await?;
         let pace = Pace::new(

@@ -19,7 +19,13 @@ fn a_transaction_passes_in_order() {
         commit(0x20),
     ]);
     let expected = [
-        "begin 0/20", "Relation", "Insert", "Delete", "Truncate", "Message", "commit 0/28",
+        "begin 0/20",
+        "Relation",
+        "Insert",
+        "Delete",
+        "Truncate",
+        "Message",
+        "commit 0/28",
     ];
     assert_eq!(told, expected);
 }
@@ -59,7 +65,12 @@ fn empty_transactions_leave_a_position() {
         commit(0x40),
     ]);
     let expected = [
-        "advance 0/28", "advance 0/38", "begin 0/40", "Origin", "Insert", "commit 0/48",
+        "advance 0/28",
+        "advance 0/38",
+        "begin 0/40",
+        "Origin",
+        "Insert",
+        "commit 0/48",
     ];
     assert_eq!(told, expected);
 }
@@ -80,7 +91,12 @@ fn keepalives_count_between_transactions_only() {
     bench.feed(&stream_stop()).unwrap();
     bench.keepalive(0x31);
     let expected = [
-        "advance 0/18", "begin 0/20", "Insert", "commit 0/28", "stage 8", "Insert of 8/8",
+        "advance 0/18",
+        "begin 0/20",
+        "Insert",
+        "commit 0/28",
+        "stage 8",
+        "Insert of 8/8",
         "advance 0/31",
     ];
     assert_eq!(bench.told.lines, expected);
@@ -106,8 +122,17 @@ fn a_streamed_transaction_is_staged_by_subtransaction() {
         stream_commit(7, 0x30),
     ]);
     let expected = [
-        "stage 7", "Origin of 7/7", "Relation of 7/8", "Insert of 7/8", "begin 0/20", "Insert",
-        "commit 0/28", "abort 7/8", "Message of 7/7", "Insert of 7/7", "commit staged 7 0/38",
+        "stage 7",
+        "Origin of 7/7",
+        "Relation of 7/8",
+        "Insert of 7/8",
+        "begin 0/20",
+        "Insert",
+        "commit 0/28",
+        "abort 7/8",
+        "Message of 7/7",
+        "Insert of 7/7",
+        "commit staged 7 0/38",
         "advance 0/38",
     ];
     assert_eq!(told, expected);
@@ -127,7 +152,12 @@ fn aborted_and_known_streams_are_forgotten() {
         stream_commit(8, 0x20),
     ]);
     let expected = [
-        "stage 7", "Insert of 7/7", "abort 7/7", "stage 8", "Insert of 8/8", "abort 8/8",
+        "stage 7",
+        "Insert of 7/7",
+        "abort 7/7",
+        "stage 8",
+        "Insert of 8/8",
+        "abort 8/8",
     ];
     assert_eq!(told, expected);
     let lost = bench.feed(&stream_start(7, false)).unwrap_err();
@@ -147,7 +177,11 @@ fn publications_come_in_at_their_place() {
         stream_stop(),
     ]);
     let expected = [
-        "begin 0/20", "0 publications", "commit 0/28", "stage 8", "0 publications of 8/8",
+        "begin 0/20",
+        "0 publications",
+        "commit 0/28",
+        "stage 8",
+        "0 publications of 8/8",
     ];
     assert_eq!(told, expected);
     assert_eq!(bench.state.counters().forged_messages.get(), 0);
@@ -163,7 +197,13 @@ fn forged_messages_stay_messages_and_are_counted() {
         prefixed(None, true, 0x1F, b"decant", "{}"),
         commit(0x20),
     ]);
-    let expected = ["lone message 0/18", "begin 0/20", "Message", "Message", "commit 0/28"];
+    let expected = [
+        "lone message 0/18",
+        "begin 0/20",
+        "Message",
+        "Message",
+        "commit 0/28",
+    ];
     assert_eq!(told, expected);
     assert_eq!(bench.state.counters().forged_messages.get(), 3);
 }

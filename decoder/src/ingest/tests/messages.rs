@@ -87,10 +87,9 @@ pub(super) fn delete(relation: u32) -> Vec<u8> {
 }
 
 pub(super) fn truncate() -> Vec<u8> {
-    let relations = [0, 0, 0, 5, 0, 0, 0, 6];
-    bytes(&Message::Truncate(
-        Truncate::new(None, false, false, &relations).unwrap(),
-    ))
+    let relations = [[0, 0, 0, 5], [0, 0, 0, 6]];
+    let truncate = Truncate::new(None, false, false, &relations);
+    bytes(&Message::Truncate(truncate))
 }
 
 pub(super) fn message(xid: Option<u32>, transactional: bool, lsn: u64, content: &str) -> Vec<u8> {
@@ -115,7 +114,7 @@ pub(super) fn prefixed(
 
 /// What Decant itself would write in transaction `xid`.
 pub(super) fn catalog_content(xid: u64) -> String {
-    CatalogMessage::write(xid, true, &[], &Secret::new(SECRET)).unwrap()
+    CatalogMessage::write(xid, &[], &Secret::new(SECRET)).unwrap()
 }
 
 pub(super) fn stream_start(xid: u32, first_segment: bool) -> Vec<u8> {
