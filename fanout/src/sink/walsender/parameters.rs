@@ -122,6 +122,28 @@ pub(super) fn encoding_conflict(parameters: &Parameters) -> Option<String> {
     })
 }
 
+/// Settings of the client that a walsender would follow and this endpoint does not: the text of the values is fixed in
+/// the log. Each with what holds instead.
+pub(super) fn fixed_settings(parameters: &Parameters, login: &Login) -> Vec<String> {
+    let of = |name: &'static str| {
+        let known = parameters.find(name).map(|(_, value)| value);
+        known.or_else(|| login.setting(name)).unwrap_or_default()
+    };
+    let mut fixed = Vec::new();
+    let mut check = |name: &'static str, follows: &dyn Fn(&str) -> bool, holds: &str| {
+        let value = of(name).to_ascii_lowercase();
+        if !value.is_empty() && !follows(value.trim()) {
+            fixed.push(format!("{name} is {holds}"));
+        }
+    };
+    check("DateStyle", &|value| value.starts_with("iso"), "ISO");
+    check("IntervalStyle", &|value| value == "postgres", "postgres");
+    check("bytea_output", &|value| value == "hex", "hex");
+    let shortest = |value: &str| value.parse::<i32>().is_ok_and(|digits| digits > 0);
+    check("extra_float_digits", &shortest, "3");
+    fixed
+}
+
 #[cfg(test)]
 mod tests {
     use pg_proto::wire::ReplicationMode;
@@ -206,5 +228,32 @@ mod tests {
         assert_eq!(conflict("utf-8"), None);
         assert_eq!(conflict("SQL_ASCII"), None);
         assert!(conflict("LATIN1").unwrap().contains("LATIN1"));
+    }
+
+    #[test]
+    fn settings_that_change_nothing_are_named() {
+        let fixed = |settings: &[(&str, &str)]| {
+            let login = login(settings);
+            let parameters = Parameters::of_session(version(15), &source(), &login);
+            fixed_settings(&parameters, &login)
+        };
+        let of_a_subscriber = [
+            ("datestyle", "ISO"),
+            ("intervalstyle", "postgres"),
+            ("extra_float_digits", "3"),
+        ];
+        assert_eq!(fixed(&of_a_subscriber), Vec::<String>::new());
+        assert_eq!(
+            fixed(&[
+                ("DateStyle", "German"),
+                ("extra_float_digits", "0"),
+                ("bytea_output", "escape")
+            ]),
+            [
+                "DateStyle is ISO",
+                "bytea_output is hex",
+                "extra_float_digits is 3"
+            ]
+        );
     }
 }

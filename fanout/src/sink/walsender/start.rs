@@ -4,10 +4,12 @@ use std::io;
 
 use pg_proto::Lsn;
 use pg_proto::replication::CommandOption;
-use pg_proto::wire::{BackendMessage, CopyResponse, ErrorFields, TransactionStatus, sqlstate};
+use pg_proto::wire::{
+    BackendMessage, CopyResponse, ErrorFields, Severity, TransactionStatus, sqlstate,
+};
 
 use super::backends::Streams;
-use super::parameters::encoding_conflict;
+use super::parameters::{encoding_conflict, fixed_settings};
 use super::session::{Flow, Session};
 use super::start_options::{self, StartOptions};
 use super::stream::{End, Sending};
@@ -47,6 +49,7 @@ impl Session<'_> {
             }
         };
         self.upstream.set_aside().await;
+        self.warn_of_fixed_settings();
         let sender = &mut self.client.sender;
         sender.put(&BackendMessage::CopyBothResponse(CopyResponse::default()));
         tracing::info!(
@@ -73,6 +76,17 @@ impl Session<'_> {
         };
         tracing::info!(peer = %self.peer, slot, "streaming ends");
         Ok(flow)
+    }
+
+    fn warn_of_fixed_settings(&mut self) {
+        let fixed = fixed_settings(&self.parameters, &self.login);
+        if !fixed.is_empty() {
+            let message = "settings of this connection do not change how values are sent";
+            let warning = ErrorFields::new(Severity::Warning, sqlstate::WARNING, message)
+                .with_detail(format!("In the stream {}.", fixed.join(", ")));
+            let notice = BackendMessage::NoticeResponse(warning);
+            self.client.sender.put(&notice);
+        }
     }
 
     async fn send(

@@ -3,6 +3,7 @@
 
 mod commands;
 mod control;
+mod conversations;
 mod log;
 mod source;
 mod statements;

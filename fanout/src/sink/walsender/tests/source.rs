@@ -72,7 +72,11 @@ async fn connection(socket: TcpStream, asked: Asked) {
 fn answer(client: &mut Client, text: &str, status: &mut TransactionStatus) {
     let sender = &mut client.sender;
     match text {
-        "BEGIN" => {
+        _ if *status == TransactionStatus::Failed && text != "ROLLBACK" => {
+            let message = "current transaction is aborted";
+            sender.error(ErrorFields::error("25P02", message));
+        }
+        _ if text.starts_with("BEGIN") => {
             *status = TransactionStatus::Transaction;
             sender.complete("BEGIN");
         }
