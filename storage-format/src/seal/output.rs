@@ -210,8 +210,9 @@ pub(super) fn tally(footer: &mut Footer, header: &BlockHeader) {
         if !footer.first_commit_lsn.is_valid() {
             footer.first_commit_lsn = header.first_commit_lsn;
             footer.first_commit_time = header.first_commit_time;
+            footer.last_commit_time = header.last_commit_time;
         }
         footer.last_commit_lsn = header.last_commit_lsn;
-        footer.last_commit_time = header.last_commit_time;
+        footer.last_commit_time = footer.last_commit_time.max(header.last_commit_time);
     }
 }

@@ -30,7 +30,7 @@ pub struct Footer {
     pub last_commit_lsn: Lsn,
     /// Commit time of the first transaction.
     pub first_commit_time: PgTimestamp,
-    /// Commit time of the last transaction.
+    /// The highest commit time, as a rule that of the last transaction.
     pub last_commit_time: PgTimestamp,
     /// Blocks, the footer not counted.
     pub block_count: u64,
