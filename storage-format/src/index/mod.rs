@@ -2,7 +2,7 @@
 //!
 //! It has one entry per block and lies beside the segment as `.idx`. It is derived: whatever is wrong with it, it
 //! is made again from the segment's block headers ([`rebuild`]), which takes no decompression. The same search
-//! ([`Entries`]) serves the active segment, of which a reader keeps a sparse index in memory.
+//! serves the active segment, of which a reader keeps a sparse index in memory.
 
 mod builder;
 mod entry;

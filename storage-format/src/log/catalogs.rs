@@ -21,6 +21,10 @@ pub(super) struct Catalogs {
 }
 
 impl Catalogs {
+    pub(super) fn clear(&self) {
+        self.versions.lock().clear();
+    }
+
     pub(super) fn get(&self, key: BlockKey) -> Option<Arc<Catalog>> {
         let versions = self.versions.lock();
         let found = versions.iter().rev().find(|(known, _)| *known == key);

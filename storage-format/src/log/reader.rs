@@ -38,6 +38,8 @@ pub struct Log {
 struct OpenSegments {
     files: HashMap<(u64, bool), Weak<Segment>>,
     newest_active: Option<Arc<Segment>>,
+    /// The writer's epoch that was seen last.
+    epoch: Option<u64>,
 }
 
 impl Log {
@@ -186,9 +188,28 @@ impl Log {
     pub(super) fn may_go_back(&self) -> bool {
         self.options.serve == Serve::Written
     }
+
+    /// If the decoder was started anew since somebody last asked: forgets what is known of active segments, whose
+    /// blocks may be others now.
+    pub(super) fn follow_epoch(&self, epoch: u64) {
+        if !self.may_go_back() || self.open.lock().epoch.replace(epoch) == Some(epoch) {
+            return;
+        }
+        for sequence in self.open.lock().forget_active() {
+            self.cache.forget_file(sequence, false);
+        }
+        self.catalogs.clear();
+    }
 }
 
 impl OpenSegments {
+    /// Those who read the files keep them; others will open them anew. Returns their sequence numbers.
+    fn forget_active(&mut self) -> Vec<u64> {
+        self.newest_active = None;
+        let active = self.files.extract_if(|(_, sealed), _| !sealed);
+        active.map(|((sequence, _), _)| sequence).collect()
+    }
+
     /// Another thread may have opened the same file meanwhile: then its one is used.
     fn share(&mut self, opened: Arc<Segment>) -> Arc<Segment> {
         let key = (opened.name.sequence, opened.sealed);

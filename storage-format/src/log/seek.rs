@@ -29,6 +29,7 @@ impl Log {
     /// that is kept to the head, both included.
     pub fn cursor_at(self: &Arc<Self>, lsn: Lsn) -> Result<Cursor, SeekError> {
         let head = self.head();
+        self.follow_epoch(head.epoch);
         if lsn > head.lsn {
             return Err(SeekError::Ahead {
                 asked: lsn,
@@ -37,7 +38,7 @@ impl Log {
         }
         let segment = self.segment_with(lsn)?;
         let start = self.locate(segment, lsn)?;
-        self.cursor(start, lsn)
+        self.cursor(start, lsn, head.epoch)
     }
 
     /// A cursor at the first transaction, in commit order, that committed at `time` or later; at the head, if there
@@ -50,7 +51,7 @@ impl Log {
         self.cursor_at(lsn)
     }
 
-    fn cursor(self: &Arc<Self>, start: Start, lsn: Lsn) -> Result<Cursor, SeekError> {
+    fn cursor(self: &Arc<Self>, start: Start, lsn: Lsn, epoch: u64) -> Result<Cursor, SeekError> {
         let catalog = self.catalog_at(&start.place.segment, start.place.offset)?;
         Ok(Cursor {
             log: Arc::clone(self),
@@ -60,7 +61,7 @@ impl Log {
             following: Arc::clone(&catalog),
             catalog,
             inside: false,
-            epoch: self.head().epoch,
+            epoch,
             relations: Vec::new(),
         })
     }
@@ -173,6 +174,7 @@ impl Log {
 
     /// Commit LSN of the first transaction that committed at `time` or later.
     fn find_time(self: &Arc<Self>, time: PgTimestamp) -> Result<Option<Lsn>, SeekError> {
+        let epoch = self.head().epoch;
         for info in &*self.listing()? {
             let Some(segment) = self.segment_for_time(info, time)? else {
                 continue;
@@ -186,7 +188,7 @@ impl Log {
                     chain: None,
                 };
                 let position = entry.lsn;
-                let cursor = self.cursor(Start { place, position }, position)?;
+                let cursor = self.cursor(Start { place, position }, position, epoch)?;
                 return first_at(cursor, time);
             }
         }

@@ -3,6 +3,8 @@
 mod catalog;
 mod damage;
 mod follow;
+mod large;
+mod lost_tail;
 mod replay;
 mod sealed;
 mod support;

@@ -16,7 +16,7 @@ use crate::record::RecordKind;
 use crate::write::{LogWriter, WriterOptions};
 
 /// Where the tests' logs begin.
-pub(super) const ORIGIN: Lsn = Lsn(0x1000);
+pub(super) const ORIGIN: Lsn = Lsn(0x10_0000);
 
 /// What happens at the source.
 #[derive(Clone, Debug)]
@@ -114,6 +114,15 @@ impl Source {
         }
         self.flush();
         self.writer.sync().unwrap();
+    }
+
+    /// Goes on behind `position`, where `number` transactions have been written.
+    pub(super) fn resume(directory: &Path, position: Lsn, number: u32) -> Self {
+        Self {
+            position,
+            number,
+            ..Self::new(directory)
+        }
     }
 
     /// As [`Self::run`], with a block of its own for each event.

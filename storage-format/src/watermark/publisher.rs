@@ -1,0 +1,92 @@
+//! The decoder's side.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+
+use pg_proto::PgTimestamp;
+
+use super::layout::{
+    COUNT_WORD, FILE_WORDS, HEARTBEAT_WORD, MAGIC, VERSION, check_identity, encode, newest,
+    slot_start, store,
+};
+use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
+use crate::mmap::WordMap;
+
+/// The decoder's side.
+#[derive(Debug)]
+pub struct WatermarkPublisher {
+    pub(super) map: WordMap,
+    count: u64,
+}
+
+impl WatermarkPublisher {
+    /// Opens the file in a log directory, or creates it. The caller holds the directory's lock. Readers that have
+    /// the file mapped go on with it: what a former writer published stands until the first publication.
+    pub fn open(directory: &Path) -> Result<Self, WatermarkError> {
+        let path = directory.join(WATERMARK_FILE);
+        let failed = |source| WatermarkError::Io {
+            path: path.clone(),
+            source,
+        };
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create(&path).map_err(failed)?
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let map = WordMap::open_writable(&file, FILE_WORDS).map_err(failed)?;
+        check_identity(&map, &path)?;
+        let count = newest(&map).map_or(0, |(count, _)| count);
+        Ok(Self { map, count })
+    }
+
+    /// What was published last, by this writer or a former one.
+    #[must_use]
+    pub fn last(&self) -> Option<WatermarkState> {
+        newest(&self.map).map(|(_, state)| state)
+    }
+
+    /// Publishes a state. Only for what is in the files completely: readers go there at once.
+    pub fn publish(&mut self, state: WatermarkState) {
+        self.count += 1;
+        let words = encode(self.count, state);
+        // Readers that see any of these stores see the count of the publication before, too.
+        fence(Ordering::Release);
+        for (index, word) in words.into_iter().enumerate() {
+            store(
+                &self.map,
+                slot_start(self.count) + index,
+                word,
+                Ordering::Relaxed,
+            );
+        }
+        store(&self.map, COUNT_WORD, self.count, Ordering::Release);
+    }
+
+    /// Says that the decoder lives.
+    pub fn heartbeat(&self, now: PgTimestamp) {
+        store(
+            &self.map,
+            HEARTBEAT_WORD,
+            now.0.cast_unsigned(),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// Makes a file without a publication, whole from the first moment that it has its name.
+fn create(path: &Path) -> io::Result<File> {
+    let temporary = path.with_extension("tmp");
+    let mut bytes = vec![0; FILE_WORDS * 8];
+    for (word, value) in bytes.chunks_exact_mut(8).zip([MAGIC, VERSION]) {
+        word.copy_from_slice(&value.to_le_bytes());
+    }
+    std::fs::write(&temporary, bytes)?;
+    let file = OpenOptions::new().read(true).write(true).open(&temporary)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    Ok(file)
+}
