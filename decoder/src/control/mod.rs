@@ -13,6 +13,8 @@ mod maintenance;
 mod server;
 mod service;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 pub use maintenance::maintain_registry;
 pub use server::{ControlError, serve};

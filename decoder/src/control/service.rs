@@ -136,6 +136,15 @@ impl ControlService {
         Lsn(confirmed).min(self.state.head().written_lsn)
     }
 
+    fn check_log_exists(&self) -> Result<(), Status> {
+        if self.state.head().writer_epoch == 0 {
+            return Err(Status::failed_precondition(
+                "there is no log yet: the decoder has not reached the source so far",
+            ));
+        }
+        Ok(())
+    }
+
     /// Where a slot starts that does not say where: at the head, with every publication made before known.
     async fn head_for_new_slot(&self, name: &str) -> Result<Lsn, Status> {
         if self.registry.get(name).is_ok() {
@@ -211,6 +220,7 @@ impl Control for ControlService {
         let start = request.start_lsn;
         let mut new = new_slot(request)?;
         let slot = if start.is_some() {
+            self.check_log_exists()?;
             self.blocking(move |service| {
                 let log = &service.about.log_directory;
                 create_at(log, &service.registry, &service.retention, new)

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use pg_proto::Lsn;
-use pg_proto::pgoutput::{self, Framing, Message};
+use pg_proto::pgoutput::{self, Commit, Framing, Message};
 use storage_format::block::Block;
 use storage_format::log::{Log, ReadError, ReadOptions, SeekError, Serve};
 use storage_format::record::RecordKind;
@@ -30,7 +30,8 @@ pub(super) fn create_at(
     registry.create(new, Instant::now()).map_err(registry_error)
 }
 
-/// The end of the last whole transaction at or below `lsn`, or where the log was said to be complete.
+/// The position itself, unless it lies inside the record that commits a transaction: a subscriber that starts there
+/// would miss the transaction, so it starts at the record.
 fn round_down(log: &Path, lsn: Lsn) -> Result<Lsn, Status> {
     let options = ReadOptions {
         serve: Serve::Durable,
@@ -38,29 +39,25 @@ fn round_down(log: &Path, lsn: Lsn) -> Result<Lsn, Status> {
     };
     let log = Log::open(log, options).map_err(|error| read_error(&error))?;
     let mut cursor = log.cursor_at(lsn).map_err(|error| seek_error(&error))?;
-    let mut end = cursor.position().min(lsn);
     while let Some(block) = cursor.next().map_err(|error| read_error(&error))? {
         if block.header().first_commit_lsn >= lsn {
             break;
         }
-        end = commit_ends(&block)
-            .take_while(|end| *end <= lsn)
-            .fold(end, Lsn::max);
-        if cursor.position() > lsn {
-            break;
+        if let Some(commit) = commits(&block).find(|commit| commit.end_lsn > lsn) {
+            return Ok(lsn.min(commit.commit_lsn));
         }
     }
-    Ok(end)
+    Ok(lsn)
 }
 
-/// Where the transactions end that end in a block.
-fn commit_ends(block: &Block) -> impl Iterator<Item = Lsn> {
+/// The commits in a block.
+fn commits(block: &Block) -> impl Iterator<Item = Commit> {
     let commits = block
         .entries()
         .filter(|entry| entry.kind() == Some(RecordKind::Commit));
     commits.filter_map(
         |entry| match pgoutput::decode(block.payload(&entry), Framing::Plain) {
-            Ok(Message::Commit(commit)) => Some(commit.end_lsn),
+            Ok(Message::Commit(commit)) => Some(commit),
             _ => None,
         },
     )
