@@ -5,11 +5,14 @@ use bytes::Buf;
 use pg_proto::Lsn;
 use proptest::prelude::*;
 use storage_format::block::{Block, Entry};
+use storage_format::catalog::{Publication, PublicationActions, PublicationTable};
+use storage_format::record::RecordKind;
 
-use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output};
+use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output, Warning};
+use crate::error::StreamError;
 use crate::replay::{Advance, Ahead, StreamOptions};
-use crate::selection::{Selection, SelectionSpec};
-use crate::testing::{Expected, Model, actions, selection};
+use crate::selection::{Publications, Selection, SelectionSpec};
+use crate::testing::{Expected, Model, TestLog, actions, relation_oid, selection};
 
 /// Keeps the bytes as [`Frames`] does, and each message with its ordinal.
 #[derive(Default)]
@@ -26,7 +29,7 @@ impl Output for Recorder {
         let mut ordinal = block.header().first_ordinal;
         for entry in block.entries() {
             let kind = entry.kind().unwrap();
-            if kind == storage_format::record::RecordKind::Begin {
+            if kind == RecordKind::Begin {
                 ordinal = 0;
             }
             self.note(
@@ -195,4 +198,87 @@ proptest! {
             prop_assert_eq!(seen, expected);
         }
     }
+}
+
+/// Rows before, under and after a state of the publications; how far a subscriber of `names` comes.
+fn under(
+    state: &[Publication],
+    names: &[&str],
+    missing_publication: MissingPublication,
+) -> (Vec<Expected>, Result<Vec<Warning>, StreamError>) {
+    let mut log = TestLog::new();
+    let everything = [Publication {
+        name: "a".to_owned(),
+        all_tables: true,
+        actions: PublicationActions::ALL,
+        ..Publication::default()
+    }];
+    for publications in [&everything[..], state, &everything] {
+        log.begin(2);
+        log.publications(publications);
+        log.relation(0, 1);
+        log.row(RecordKind::Insert, 0, 1);
+        log.commit();
+        log.cut();
+    }
+    let mut stream = log
+        .replay()
+        .open(StreamOptions {
+            selection: SelectionSpec {
+                publications: Publications::Named(names.iter().map(|&one| one.to_owned()).collect()),
+                tables: Vec::new(),
+            },
+            emit: EmitOptions {
+                missing_publication,
+                ..EmitOptions::default()
+            },
+            ahead: Ahead::Refuse,
+        })
+        .unwrap();
+    let (mut out, mut warnings) = (Recorder::default(), Vec::new());
+    let result = loop {
+        match stream.advance(&mut out) {
+            Ok(Advance::Moved(step)) => warnings.extend(step.warnings),
+            Ok(_) => break Ok(warnings),
+            Err(error) => break Err(error),
+        }
+    };
+    (out.seen, result)
+}
+
+fn transactions(seen: &[Expected]) -> usize {
+    seen.iter().filter(|(one, _)| one[0] == b'C').count()
+}
+
+#[test]
+fn a_publication_that_is_missing_ends_the_stream_or_is_skipped_with_a_warning() {
+    let (seen, result) = under(&[], &["a"], MissingPublication::Fail);
+    let error = result.unwrap_err();
+    assert_eq!(error.to_string(), "publication \"a\" does not exist");
+    assert_eq!(error.sqlstate(), "42704");
+    assert_eq!(transactions(&seen), 1);
+
+    let (seen, result) = under(&[], &["a"], MissingPublication::Skip);
+    assert_eq!(transactions(&seen), 2);
+    let skipped = Warning::PublicationSkipped("a".to_owned());
+    assert_eq!(result.unwrap(), [skipped]);
+}
+
+#[test]
+fn rows_that_would_have_to_be_filtered_end_the_stream() {
+    let filtered = Publication {
+        name: "a".to_owned(),
+        actions: PublicationActions::ALL,
+        tables: vec![PublicationTable {
+            relation: relation_oid(0),
+            schema: "s0".to_owned(),
+            name: "t0".to_owned(),
+            columns: None,
+            row_filter: Some("id > 5".to_owned()),
+        }],
+        ..Publication::default()
+    };
+    let (seen, result) = under(&[filtered], &["a"], MissingPublication::Skip);
+    assert_eq!(result.unwrap_err().sqlstate(), "0A000");
+    assert_eq!(transactions(&seen), 1);
 }

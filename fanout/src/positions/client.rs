@@ -218,15 +218,24 @@ impl Positions {
         &self.inner.holder
     }
 
-    /// The lease's end at the decoder, with the last confirmed position.
-    pub(super) async fn give_back(&self, held: &Arc<Held>) -> Result<(), PositionsError> {
+    /// From now on whoever wants the slot waits until the guard is dropped.
+    pub(super) fn begin_giving_back(&self, held: &Held) -> PlaceGuard {
         let name = &held.slot.name;
         let place = Place::GivingBack;
         self.inner.places.lock().insert(name.clone(), place);
-        let _free = PlaceGuard::new(self, name);
+        PlaceGuard::new(self, name)
+    }
+
+    /// The lease's end at the decoder, with the last confirmed position.
+    pub(super) async fn give_back(
+        &self,
+        held: &Held,
+        _place: PlaceGuard,
+    ) -> Result<(), PositionsError> {
         if held.lost.is_cancelled() {
             return Ok(());
         }
+        let name = &held.slot.name;
         let request = ReleaseSlotRequest {
             name: name.clone(),
             holder: self.inner.holder.clone(),
@@ -324,7 +333,7 @@ impl Positions {
 }
 
 /// Frees a place when it is dropped, unless it is kept.
-struct PlaceGuard {
+pub(super) struct PlaceGuard {
     positions: Positions,
     slot: Option<String>,
 }

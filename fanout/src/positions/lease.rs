@@ -112,7 +112,8 @@ impl Lease {
         self.released = true;
         let (positions, held) = (self.positions.clone(), Arc::clone(&self.held));
         // A task of its own: whoever waits here may be dropped, the lease must still be given back.
-        let task = tokio::spawn(async move { positions.give_back(&held).await });
+        let place = positions.begin_giving_back(&held);
+        let task = tokio::spawn(async move { positions.give_back(&held, place).await });
         task.await.unwrap_or(Ok(()))
     }
 }
@@ -125,8 +126,9 @@ impl Drop for Lease {
         let (positions, held) = (self.positions.clone(), Arc::clone(&self.held));
         // Without a runtime the process is ending: the lease runs out, or a new incarnation takes it over.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let place = positions.begin_giving_back(&held);
             runtime.spawn(async move {
-                if let Err(error) = positions.give_back(&held).await {
+                if let Err(error) = positions.give_back(&held, place).await {
                     tracing::warn!(slot = held.slot.name, %error, "can't release the slot; its lease will run out");
                 }
             });

@@ -11,6 +11,8 @@ mod error;
 mod lease;
 mod report;
 mod round;
+#[cfg(test)]
+mod tests;
 
 pub use client::{InvalidAddress, NewSlot, Positions};
 pub use error::PositionsError;

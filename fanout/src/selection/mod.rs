@@ -9,6 +9,8 @@ mod compiled;
 mod decision;
 mod rules;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 pub use compiled::{Selection, check_supported};
 pub use decision::{Actions, Decision, Feature, Unsupported};

@@ -1,10 +1,12 @@
 //! Small logs to test with.
 
+pub(crate) mod control;
 mod log;
 mod messages;
 mod model;
 mod random;
 
 pub(crate) use log::TestLog;
+pub(crate) use messages::{relation, relation_oid};
 pub(crate) use model::{Expected, Model};
 pub(crate) use random::{Action, Item, actions, publication_states, selection};

@@ -2,7 +2,6 @@
 //! knows a few statements.
 
 mod commands;
-mod control;
 mod conversations;
 mod log;
 mod source;
@@ -22,13 +21,13 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::control::Slots;
 use self::log::TestLog;
 use self::source::Asked;
 use super::Endpoint;
 use crate::positions::Positions;
 use crate::sink::Services;
 use crate::subscriber::Subscribers;
+use crate::testing::control::{self, Slots};
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(20);

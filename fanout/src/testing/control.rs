@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 use crate::replay::Replay;
 
 /// The slots, seen and set by tests too.
-pub(super) type Slots = Arc<Mutex<BTreeMap<String, SlotStatus>>>;
+pub(crate) type Slots = Arc<Mutex<BTreeMap<String, SlotStatus>>>;
 
 struct Registry {
     slots: Slots,
@@ -28,7 +28,7 @@ struct Registry {
 }
 
 /// Serves until the test's runtime ends.
-pub(super) async fn serve(replay: Replay) -> (SocketAddr, Slots) {
+pub(crate) async fn serve(replay: Replay) -> (SocketAddr, Slots) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let slots = Slots::default();
@@ -140,8 +140,25 @@ impl Control for Registry {
         Ok(Response::new(ReleaseSlotResponse {}))
     }
 
-    async fn report_slots(&self, _: Request<ReportSlotsRequest>) -> Answer<ReportSlotsResponse> {
-        Ok(Response::new(ReportSlotsResponse::default()))
+    async fn report_slots(
+        &self,
+        request: Request<ReportSlotsRequest>,
+    ) -> Answer<ReportSlotsResponse> {
+        let request = request.into_inner();
+        let mut lost = Vec::new();
+        for report in request.slots {
+            let held = self.with(&report.name, |slot| {
+                let held = slot.holder == request.holder;
+                if held {
+                    slot.confirmed_lsn = slot.confirmed_lsn.max(report.confirmed_lsn);
+                }
+                held
+            });
+            if !held.unwrap_or(false) {
+                lost.push(report.name);
+            }
+        }
+        Ok(Response::new(ReportSlotsResponse { lost }))
     }
 
     async fn list_segments(&self, _: Request<ListSegmentsRequest>) -> Answer<ListSegmentsResponse> {
