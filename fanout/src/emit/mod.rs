@@ -30,7 +30,7 @@ use pg_proto::Lsn;
 /// What a subscriber asked for, beside the selection of tables.
 #[derive(Clone, Debug)]
 pub struct EmitOptions {
-    /// Transactions whose commit record starts below this are not sent. `0/0`: all.
+    /// Transactions whose commit record starts below this are not sent. It must be kept: 0/0 never is.
     pub start: Lsn,
     /// Nothing is sent of transactions whose commit record starts at or after this.
     pub end: Option<Lsn>,

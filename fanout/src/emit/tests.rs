@@ -221,14 +221,17 @@ fn under(
         log.commit();
         log.cut();
     }
-    let mut stream = log
-        .replay()
+    let replay = log.replay();
+    let mut stream = replay
         .open(StreamOptions {
             selection: SelectionSpec {
-                publications: Publications::Named(names.iter().map(|&one| one.to_owned()).collect()),
+                publications: Publications::Named(
+                    names.iter().map(|&one| one.to_owned()).collect(),
+                ),
                 tables: Vec::new(),
             },
             emit: EmitOptions {
+                start: replay.kept().unwrap().oldest,
                 missing_publication,
                 ..EmitOptions::default()
             },

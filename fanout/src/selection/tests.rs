@@ -91,7 +91,10 @@ fn actions_are_united_over_the_subscribed_publications_only() {
         ..PublicationActions::default()
     };
     let publications = [publication("a", INSERTS), publication("b", deletes)];
-    assert_eq!(decide(&["a"], &publications), Decision::pass(Actions::INSERT));
+    assert_eq!(
+        decide(&["a"], &publications),
+        Decision::pass(Actions::INSERT)
+    );
     assert_eq!(
         decide(&["a", "b"], &publications),
         Decision::pass(Actions::INSERT | Actions::DELETE)
@@ -124,13 +127,19 @@ fn a_row_filter_is_refused_unless_another_publication_lifts_it() {
         "publication \"f\" has a row filter on table \"s0.t0\", which is not supported yet"
     );
 
-    let publications = [filtered("f", PublicationActions::ALL), publication("i", INSERTS)];
+    let publications = [
+        filtered("f", PublicationActions::ALL),
+        publication("i", INSERTS),
+    ];
     let inserts_lifted = decide(&["f", "i"], &publications);
     assert_eq!(inserts_lifted.passes, Actions::INSERT | Actions::TRUNCATE);
     assert_eq!(inserts_lifted.refused, Actions::UPDATE | Actions::DELETE);
 
     let publications = [filtered("f", PublicationActions::ALL), all_tables("a")];
-    assert_eq!(decide(&["f", "a"], &publications), Decision::pass(Actions::ALL));
+    assert_eq!(
+        decide(&["f", "a"], &publications),
+        Decision::pass(Actions::ALL)
+    );
     // The same publication names the table's schema as well.
     let mut both = filtered("f", PublicationActions::ALL);
     both.schemas = vec!["s0".to_owned()];
@@ -143,7 +152,10 @@ fn a_column_list_is_refused_unless_it_has_every_column() {
     assert_eq!(decide(&["c"], &[listing("c", &["id", "second"])]), all);
     let publications = [listing("c", &["id"]), all_tables("a")];
     let decision = decide(&["c", "a"], &publications);
-    assert_eq!((decision.passes, decision.refused), (Actions::NONE, Actions::ALL));
+    assert_eq!(
+        (decision.passes, decision.refused),
+        (Actions::NONE, Actions::ALL)
+    );
     let feature = &decision.refusal.unwrap().feature;
     assert_eq!(*feature, Feature::ColumnList("s0.t0".to_owned()));
 }
@@ -195,7 +207,10 @@ fn tables_are_meant_by_the_name_that_they_have_now() {
     let mut selection = Selection::new(spec, &catalog);
     let all = Decision::pass(Actions::ALL);
     assert_eq!(*selection.decide(TABLE, &catalog), all);
-    assert_eq!(*selection.decide(relation_oid(1), &catalog), Decision::default());
+    assert_eq!(
+        *selection.decide(relation_oid(1), &catalog),
+        Decision::default()
+    );
     // Renamed.
     let message = relation(0, 2);
     Catalog::apply(&mut catalog, RecordKind::Relation, &message).unwrap();
@@ -208,11 +223,17 @@ fn a_change_of_the_publications_is_noticed() {
     let before = catalog(&[publication("a", INSERTS)]);
     let mut selection = Selection::new(of(&["a", "b"]), &before);
     assert_eq!(selection.missing(), ["b"]);
-    assert_eq!(*selection.decide(TABLE, &before), Decision::pass(Actions::INSERT));
+    assert_eq!(
+        *selection.decide(TABLE, &before),
+        Decision::pass(Actions::INSERT)
+    );
     assert!(!selection.set_catalog(&catalog(&[publication("a", INSERTS)])));
     let after = catalog(&[all_tables("b")]);
     assert!(selection.set_catalog(&after));
     assert_eq!(selection.missing(), ["a"]);
     assert_eq!(selection.decided(TABLE), None);
-    assert_eq!(*selection.decide(TABLE, &after), Decision::pass(Actions::ALL));
+    assert_eq!(
+        *selection.decide(TABLE, &after),
+        Decision::pass(Actions::ALL)
+    );
 }

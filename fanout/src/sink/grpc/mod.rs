@@ -4,7 +4,7 @@
 //! request ──► feed (one task per stream: Stream ──► Batcher) ──► bounded channel ──► tonic ──► socket
 //! ```
 //!
-//! A client that does not read fills its socket, then the channel of [`feed`], and then its task waits: it reads
+//! A client that does not read fills its socket, then the channel of its feed, and then its task waits: it reads
 //! no further block. Values of rows are slices of the log's blocks until tonic copies them into its send buffer.
 
 mod batch;
