@@ -74,7 +74,7 @@ proptest! {
 
         // The last start before which everything ends at or before the position; the first of several alike.
         let below = (0..headers.len()).filter(starts).filter(|place| headers[*place].0 <= Lsn(lsn));
-        let last = below.clone().last();
+        let last = below.clone().next_back();
         let expected = below.into_iter().find(|place| {
             last.is_some_and(|last| headers[*place].0 == headers[last].0) && headers[*place].0 == Lsn(lsn)
         });

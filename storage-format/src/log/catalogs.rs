@@ -1,6 +1,6 @@
 //! Versions of the catalog, shared by all cursors of a log.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -11,37 +11,70 @@ use crate::cache::BlockKey;
 use crate::catalog::Catalog;
 use crate::error::{Damage, FormatError};
 
-/// Versions kept for cursors to come. Those in use live on without being kept here.
-const KEPT: usize = 32;
+/// Places whose version is remembered.
+const PLACES: usize = 1024;
+/// Different versions that are remembered. Those in use live on without it.
+const VERSIONS: usize = 32;
 
 /// Which version is in force behind which block. The key of a segment's snapshot has offset 0.
 #[derive(Debug, Default)]
 pub(super) struct Catalogs {
-    versions: Mutex<VecDeque<(BlockKey, Arc<Catalog>)>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    places: HashMap<BlockKey, Arc<Catalog>>,
+    /// Oldest first.
+    order: VecDeque<BlockKey>,
+    versions: VecDeque<Arc<Catalog>>,
 }
 
 impl Catalogs {
     pub(super) fn clear(&self) {
-        self.versions.lock().clear();
+        *self.known.lock() = Known::default();
     }
 
     pub(super) fn get(&self, key: BlockKey) -> Option<Arc<Catalog>> {
-        let versions = self.versions.lock();
-        let found = versions.iter().rev().find(|(known, _)| *known == key);
-        found.map(|(_, catalog)| Arc::clone(catalog))
+        self.known.lock().places.get(&key).map(Arc::clone)
     }
 
-    /// Keeps the version behind a block. Returns the one to use: if one with the same content is known, that one.
+    /// Remembers the version behind a block. Returns the one to use: if one with the same content is known, that one.
     pub(super) fn put(&self, key: BlockKey, catalog: Arc<Catalog>) -> Arc<Catalog> {
-        let mut versions = self.versions.lock();
-        let same = versions.iter().rev().find(|(_, known)| *known == catalog);
-        let catalog = same.map_or(catalog, |(_, known)| Arc::clone(known));
-        versions.retain(|(known, _)| *known != key);
-        if versions.len() >= KEPT {
-            versions.pop_front();
-        }
-        versions.push_back((key, Arc::clone(&catalog)));
+        let mut known = self.known.lock();
+        let catalog = known.intern(catalog);
+        known.remember(key, Arc::clone(&catalog));
         catalog
+    }
+}
+
+impl Known {
+    fn intern(&mut self, catalog: Arc<Catalog>) -> Arc<Catalog> {
+        if let Some(same) = self.versions.iter().rev().find(|known| **known == catalog) {
+            return Arc::clone(same);
+        }
+        if self.versions.len() >= VERSIONS
+            && let Some(oldest) = self.versions.pop_front()
+        {
+            self.places
+                .retain(|_, version| !Arc::ptr_eq(version, &oldest));
+            let places = &self.places;
+            self.order.retain(|key| places.contains_key(key));
+        }
+        self.versions.push_back(Arc::clone(&catalog));
+        catalog
+    }
+
+    fn remember(&mut self, key: BlockKey, catalog: Arc<Catalog>) {
+        if self.places.insert(key, catalog).is_some() {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > PLACES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.places.remove(&oldest);
+        }
     }
 }
 

@@ -328,9 +328,8 @@ impl Log {
                 apply_block(&mut catalog, &block, segment, offset)?;
             }
         }
-        if Arc::ptr_eq(&catalog, before) {
-            return Ok(catalog);
-        }
-        Ok(self.catalogs.put(key, catalog))
+        let same = Arc::ptr_eq(&catalog, before);
+        let known = self.catalogs.put(key, catalog);
+        Ok(if same { Arc::clone(before) } else { known })
     }
 }

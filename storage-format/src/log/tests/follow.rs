@@ -9,6 +9,8 @@ use crate::log::TransactionIter;
 pub(super) fn events(count: usize) -> Vec<Event> {
     (0..count)
         .map(|number| match number % 7 {
+            // Larger than a segment, whose file grows under its readers.
+            _ if number % 100 == 50 => Event::Transaction(vec![(1, 9000); 30]),
             0 => Event::Transaction(vec![(1, 900); number % 50]),
             1 => Event::Alter(2, if number % 2 == 0 { 2 } else { 3 }),
             2 => Event::Message,

@@ -32,6 +32,16 @@ fn segments_that_are_not_needed_are_not_opened() {
 }
 
 #[test]
+fn readers_can_move_between_threads() {
+    fn movable<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    movable::<crate::log::Cursor>();
+    movable::<crate::log::TransactionIter>();
+    shared::<crate::log::Log>();
+    shared::<crate::block::Block>();
+}
+
+#[test]
 fn thousands_of_cursors_share_blocks_and_catalogs() {
     let directory = tempfile::tempdir().unwrap();
     let mut source = Source::new(directory.path());
