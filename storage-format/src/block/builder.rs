@@ -3,53 +3,14 @@
 use pg_proto::pgoutput::{Begin, Commit};
 use pg_proto::{Lsn, Oid, PgTimestamp};
 
+use super::frame::frame_head;
 use super::relations::RelationSet;
-use super::{BlockFlags, ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION, RAW_LEN_MAX};
+use super::{
+    BlockFlags, BuildError, ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION, OpenTransaction,
+    RAW_LEN_MAX,
+};
 use crate::codec::stored_u32;
 use crate::record::RecordKind;
-
-/// A transaction that has begun and not ended: what the next block needs to go on with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenTransaction {
-    /// Where it will commit (`Begin::final_lsn`).
-    pub commit_lsn: Lsn,
-    /// When.
-    pub commit_time: PgTimestamp,
-    /// The time in the heads of all its frames.
-    pub send_time: PgTimestamp,
-    /// Ordinal of its next event.
-    pub next_ordinal: u64,
-}
-
-/// A record can't be added to the block. The block is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BuildError {
-    /// The block can't hold it: append the block, and add the record to the next one.
-    #[error("the block is full")]
-    Full,
-    /// The record stands only inside a transaction.
-    #[error("a {0:?} record outside a transaction")]
-    OutsideTransaction(RecordKind),
-    /// The record stands only between transactions.
-    #[error("a {0:?} record inside a transaction")]
-    InsideTransaction(RecordKind),
-    /// COMMIT does not end the transaction that BEGIN began.
-    #[error("COMMIT at {commit} ends a transaction that began with {begin}")]
-    OtherCommit {
-        /// `Begin::final_lsn`.
-        begin: Lsn,
-        /// `Commit::commit_lsn`.
-        commit: Lsn,
-    },
-    /// A transaction does not come after the one before it.
-    #[error("{found} comes after the position {position}")]
-    Backwards {
-        /// The commit LSN, or the position of a message.
-        found: Lsn,
-        /// The end of what came before.
-        position: Lsn,
-    },
-}
 
 /// Everything that is counted or noted while records are added, and that a header says later.
 #[derive(Clone, Copy, Debug, Default)]
@@ -401,23 +362,4 @@ impl BlockBuilder {
             self.tally.first = self.tally.last;
         }
     }
-}
-
-fn frame_head(copy_data_len: u32, start: Lsn, send_time: PgTimestamp) -> [u8; FRAME_HEAD_LEN] {
-    let mut head = [0; FRAME_HEAD_LEN];
-    let fields: [&[u8]; 6] = [
-        b"d",
-        &copy_data_len.to_be_bytes(),
-        b"w",
-        &start.0.to_be_bytes(),
-        &start.0.to_be_bytes(),
-        &send_time.0.to_be_bytes(),
-    ];
-    let mut rest = head.as_mut_slice();
-    for field in fields {
-        let (place, behind) = rest.split_at_mut(field.len());
-        place.copy_from_slice(field);
-        rest = behind;
-    }
-    head
 }

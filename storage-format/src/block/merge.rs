@@ -2,10 +2,9 @@
 
 use pg_proto::{Lsn, Oid};
 
-use super::builder::OpenTransaction;
 use super::{
-    BlockBuilder, BlockFlags, BlockHeader, BlockKind, Entry, NO_RELATION, Placement, Record,
-    Sections,
+    BlockBuilder, BlockFlags, BlockHeader, BlockKind, Entry, NO_RELATION, OpenTransaction,
+    Placement, Record, Sections,
 };
 use crate::codec::stored_u32;
 use crate::error::Damage;

@@ -6,14 +6,16 @@ mod decompress;
 mod encode;
 mod entry;
 mod flags;
+mod frame;
 mod header;
 mod kind;
 mod merge;
+mod open;
 mod relations;
 mod view;
 
 pub(crate) use body::{Record, Sections, raw_body};
-pub use builder::{BlockBuilder, BuildError, OpenTransaction};
+pub use builder::BlockBuilder;
 pub(crate) use encode::Placement;
 pub use entry::{ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};
 pub use flags::BlockFlags;
@@ -21,4 +23,8 @@ pub use header::{
     BLOCK_HEADER_LEN, BlockHeader, DecodedHeader, HeaderError, RAW_LEN_MAX, RELATIONS_MAX,
 };
 pub use kind::{BlockKind, Codec};
+pub use open::{BuildError, OpenTransaction};
 pub use view::{Block, Entries};
+
+#[cfg(test)]
+mod tests;

@@ -8,11 +8,11 @@ use storage_format::catalog::ServerParameters;
 use storage_format::fs::RealFs;
 use storage_format::record::RecordKind;
 use storage_format::watermark::WatermarkReader;
-use storage_format::{FormatError, LogWriter};
+use storage_format::{FormatError, LogWriter, SealOptions, seal_segment};
 
 use crate::support::{
-    START, append_all, files, filled, identity, open, open_with, options, relation_message,
-    transaction,
+    START, append_all, files, filled, identity, open, open_with, options, read_all,
+    relation_message, transaction,
 };
 
 const SEGMENT: u64 = 64 << 10;
@@ -227,4 +227,42 @@ fn another_source_is_refused() {
             ..
         })
     ));
+}
+
+#[test]
+fn a_large_catalog_is_stored_in_several_blocks() {
+    let log = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(log.path(), SEGMENT);
+    let first = transaction(START.0 + 100, 0);
+    let mut builder = BlockBuilder::new();
+    first.push_begin(&mut builder);
+    for oid in 1..=4000 {
+        let message = relation_message(oid, &format!("column_{oid:0>200}"));
+        builder
+            .push_change(RecordKind::Relation, Oid(oid), Lsn(0), &message)
+            .unwrap();
+    }
+    first.push_commit(&mut builder);
+    writer.append(&mut builder).unwrap();
+    writer.finish_segment().unwrap();
+    let catalog = Arc::clone(writer.catalog());
+    append_all(&mut writer, &[transaction(START.0 + 1000, 1)]);
+    writer.finish_segment().unwrap();
+    let names = writer.take_finished();
+    drop(writer);
+    let bytes = std::fs::read(&files(log.path(), "active")[1]).unwrap();
+    let blocks = bytes.windows(4).filter(|bytes| *bytes == b"DBLK").count();
+    assert!(blocks > 4);
+    let (_, recovery) = open(log.path(), SEGMENT);
+    assert_eq!(recovery.catalog, catalog);
+    assert_eq!(read_all(log.path()).len(), 4000 + 2 + 3);
+    let options = SealOptions::default();
+    for name in names {
+        seal_segment(&RealFs, log.path(), name, &options).unwrap();
+    }
+    assert_eq!(read_all(log.path()).len(), 4000 + 2 + 3);
+    std::fs::remove_file(&files(log.path(), "active")[0]).unwrap();
+    std::fs::remove_file(log.path().join("watermark")).unwrap();
+    let (_, recovery) = open(log.path(), SEGMENT);
+    assert_eq!(recovery.catalog, catalog);
 }
