@@ -184,19 +184,18 @@ fn unknown(slot: &str) -> ErrorFields {
 }
 
 fn no_snapshot(action: SnapshotAction) -> ErrorFields {
-    let word = if action == SnapshotAction::Use {
-        "use"
-    } else {
-        "export"
-    };
-    ErrorFields::error(
-        sqlstate::FEATURE_NOT_SUPPORTED,
-        format!(
+    let refused = |word| {
+        let message = format!(
             "CREATE_REPLICATION_SLOT ... (SNAPSHOT '{word}') is not supported by this endpoint"
-        ),
-    )
-    .with_detail("Without an option the snapshot is exported.")
-    .with_hint(
+        );
+        ErrorFields::error(sqlstate::FEATURE_NOT_SUPPORTED, message)
+    };
+    let report = if action == SnapshotAction::Use {
+        refused("use")
+    } else {
+        refused("export").with_detail("Without an option the snapshot is exported.")
+    };
+    report.with_hint(
         "Create the slot with SNAPSHOT 'nothing' (NOEXPORT_SNAPSHOT), or the subscription with \
          copy_data = false, and copy the tables by other means.",
     )

@@ -104,7 +104,12 @@ impl Session<'_> {
         let cancelled = self.backend.cancelled();
         let shutdown = &self.shared.shutdown;
         let ended = Box::pin(sending.run(&mut self.client, shutdown, &cancelled)).await;
-        let ended = ended.map(|ended| ended.or_failed(|error| self.stream_error(slot, error)));
+        let ended = ended.map(|ended| {
+            ended.or_failed(|error, at| {
+                let report = self.stream_error(slot, error);
+                report.with_context(change_context(slot, at))
+            })
+        });
         (ended, registration)
     }
 
@@ -210,10 +215,8 @@ impl Session<'_> {
         match missing {
             Some(name) if !tolerant => {
                 let error = StreamError::UnknownPublication { name };
-                Err(self.stream_error(slot, &error).with_context(format!(
-                    "slot \"{slot}\", output plugin \"pgoutput\", in the change callback, \
-                     associated LSN {start}"
-                )))
+                let report = self.stream_error(slot, &error);
+                Err(report.with_context(change_context(slot, start)))
             }
             _ => Ok(()),
         }
@@ -245,6 +248,13 @@ impl Session<'_> {
             _ => with_cause(error.sqlstate(), error),
         }
     }
+}
+
+/// Where errors of the stream come from.
+fn change_context(slot: &str, lsn: Lsn) -> String {
+    format!(
+        "slot \"{slot}\", output plugin \"pgoutput\", in the change callback, associated LSN {lsn}"
+    )
 }
 
 fn publications_error(error: &PublicationsError) -> ErrorFields {

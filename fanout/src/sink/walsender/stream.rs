@@ -50,19 +50,19 @@ pub(super) enum End<E = ErrorFields> {
 pub(super) enum Failure {
     /// Something here, put in words already.
     Told(ErrorFields),
-    /// The log.
-    Log(StreamError),
+    /// The log, behind this position.
+    Log(StreamError, Lsn),
 }
 
 impl End<Failure> {
     /// Puts the log's failures in words.
-    pub(super) fn or_failed(self, words: impl FnOnce(&StreamError) -> ErrorFields) -> End {
+    pub(super) fn or_failed(self, words: impl FnOnce(&StreamError, Lsn) -> ErrorFields) -> End {
         match self {
             Self::CopyDone => End::CopyDone,
             Self::Shutdown => End::Shutdown,
             Self::Gone => End::Gone,
             Self::Failed(Failure::Told(error)) => End::Failed(error),
-            Self::Failed(Failure::Log(error)) => End::Failed(words(&error)),
+            Self::Failed(Failure::Log(error, at)) => End::Failed(words(&error, at)),
         }
     }
 }
@@ -144,7 +144,7 @@ impl<'a> Sending<'a> {
                 moved = self.stream.head_moved(), if self.waits_for_the_log() => {
                     self.at_head = false;
                     if let Err(error) = moved {
-                        self.end(End::Failed(Failure::Log(error)));
+                        self.fail_at(error);
                     }
                 }
                 () = sleep_until(wake) => {}
@@ -180,7 +180,7 @@ impl<'a> Sending<'a> {
                     }
                 }
                 Ok(Advance::AtHead | Advance::End) => self.at_head = true,
-                Err(error) => self.end(End::Failed(Failure::Log(error))),
+                Err(error) => self.fail_at(error),
             }
         }
         if self.frames.is_empty() {
@@ -334,6 +334,11 @@ impl<'a> Sending<'a> {
 
     fn fail(&mut self, error: ErrorFields) {
         self.end(End::Failed(Failure::Told(error)));
+    }
+
+    fn fail_at(&mut self, error: StreamError) {
+        let position = self.stream.position();
+        self.end(End::Failed(Failure::Log(error, position)));
     }
 
     /// Whole messages that wait are still written; the first reason counts.
