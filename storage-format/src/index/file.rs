@@ -127,11 +127,11 @@ pub fn rebuild(log: &Path, name: SegmentName) -> Result<Vec<u8>, FormatError> {
     };
     let bytes = read().map_err(FormatError::io("read", &path))?;
     SegmentHeader::decode_file(&bytes, &path, name, true)?;
-    scan(&bytes, name).map_err(|(offset, damage)| damage.at(&path, offset))
+    build(&bytes, name).map_err(|(offset, damage)| damage.at(&path, offset))
 }
 
-/// Walks the block headers of a whole sealed file, up to its footer.
-fn scan(bytes: &[u8], name: SegmentName) -> Result<Vec<u8>, (u64, Damage)> {
+/// The same from the whole content of the sealed file. Damage comes with its offset.
+pub(crate) fn build(bytes: &[u8], name: SegmentName) -> Result<Vec<u8>, (u64, Damage)> {
     let mut builder = IndexBuilder::new(name);
     let mut offset = SEGMENT_HEADER_LEN as u64;
     loop {

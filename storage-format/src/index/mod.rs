@@ -14,5 +14,6 @@ mod tests;
 pub use builder::IndexBuilder;
 pub(crate) use entry::time_max_of;
 pub use entry::{INDEX_ENTRY_LEN, IndexEntry};
+pub(crate) use file::build;
 pub use file::{INDEX_HEADER_LEN, Index, IndexError, rebuild};
 pub(crate) use search::Entries;

@@ -213,12 +213,14 @@ impl Cursor {
     fn cross(&mut self, end_lsn: Lsn) -> Result<bool, ReadError> {
         let current = self.place.segment.name;
         let next = current.next(end_lsn);
+        // Asked before the file is looked for: the next segment gets its name before the head moves into it.
+        let must_exist = self.log.head().sequence > current.sequence;
         if let Some(segment) = self.log.segment(next, SegmentState::Active)? {
             self.place = Place::first(segment);
             self.position = self.position.max(end_lsn);
             return Ok(true);
         }
-        if self.log.head().sequence <= current.sequence {
+        if !must_exist {
             return Ok(false);
         }
         let kept = self.log.kept()?;

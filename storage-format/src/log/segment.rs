@@ -5,14 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::sparse::SparseIndex;
 use crate::block::{BLOCK_HEADER_LEN, Block, BlockHeader, DecodedHeader};
 use crate::cache::{BlockCache, BlockKey};
 use crate::error::{Damage, FormatError};
 use crate::identity::Identity;
-use crate::index::{Entries, Index, rebuild};
+use crate::index::{Entries, Index, build};
 use crate::mmap::FileMap;
 use crate::segment::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
 
@@ -27,7 +27,7 @@ pub(super) struct Segment {
     log: PathBuf,
     path: PathBuf,
     file: File,
-    map: Mutex<FileMap>,
+    map: RwLock<FileMap>,
     index: SegmentIndex,
     cache: Arc<BlockCache>,
 }
@@ -74,7 +74,7 @@ impl Segment {
             log: log.to_owned(),
             path,
             file,
-            map: Mutex::new(map),
+            map: RwLock::new(map),
             index,
             cache,
         }))
@@ -108,7 +108,13 @@ impl Segment {
         let fixed = map.look(start..start + BLOCK_HEADER_LEN);
         let prefix_len = BlockHeader::prefix_len(fixed.unwrap_or_default())
             .map_err(|error| self.damage(error, offset))?;
-        let (map, start) = self.mapped("block header", offset, prefix_len, limit)?;
+        // As a rule the map covers the relation set, too.
+        let covered = start + prefix_len <= map.len() && offset + prefix_len as u64 <= limit;
+        let map = if covered {
+            map
+        } else {
+            self.mapped("block header", offset, prefix_len, limit)?.0
+        };
         let prefix = map.look(start..start + prefix_len).unwrap_or_default();
         let decoded = BlockHeader::decode(prefix).map_err(|error| self.damage(error, offset))?;
         Ok(use_it(&decoded))
@@ -152,18 +158,20 @@ impl Segment {
         if let Some(index) = index.get() {
             return Ok(index);
         }
-        let length = self.map.lock().len() as u64;
-        let opened = match Index::open(&self.log, self.name, length) {
+        let map = self.map.read().clone();
+        let opened = match Index::open(&self.log, self.name, map.len() as u64) {
             Ok(index) => index,
             // Absent or damaged: it is derived, so it is made again, for this process.
-            Err(_) => self.rebuilt_index(length)?,
+            Err(_) => self.rebuilt_index(&map)?,
         };
         Ok(index.get_or_init(|| opened))
     }
 
-    fn rebuilt_index(&self, length: u64) -> Result<Index, FormatError> {
-        let content = rebuild(&self.log, self.name)?;
-        Index::decode(content.into(), self.name, length)
+    fn rebuilt_index(&self, map: &FileMap) -> Result<Index, FormatError> {
+        let bytes = map.look(0..map.len()).unwrap_or_default();
+        let content =
+            build(bytes, self.name).map_err(|(offset, damage)| self.damage(damage, offset))?;
+        Index::decode(content.into(), self.name, map.len() as u64)
             .map_err(|error| self.damage(Damage::Content(error.to_string()), 0))
     }
 
@@ -194,16 +202,17 @@ impl Segment {
         if end > limit {
             return Err(self.damage(short(limit), offset));
         }
-        let mut map = self.map.lock();
+        let mut map = self.map.read().clone();
         if (map.len() as u64) < end {
             // The decoder has made the file longer since it was mapped.
-            *map = map_whole(&self.file).map_err(FormatError::io("map", &self.path))?;
+            map = map_whole(&self.file).map_err(FormatError::io("map", &self.path))?;
+            *self.map.write() = map.clone();
         }
         if (map.len() as u64) < end {
             return Err(self.damage(short(map.len() as u64), offset));
         }
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok((map.clone(), start))
+        Ok((map, start))
     }
 }
 
