@@ -38,6 +38,7 @@ pub mod metrics;
 pub mod registry;
 pub mod retention;
 mod run;
+mod services;
 mod source;
 pub mod state;
 mod threads;

@@ -1,27 +1,23 @@
 //! From a configuration to a decoder at work, and to its end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pg_proto::Lsn;
 use service::config::Config;
-use service::http::Endpoints;
 use storage_format::Identity;
 use storage_format::fs::{Fs, RealFs};
 use storage_format::segment::{list_segments, read_identity};
 use storage_format::write::{LogWriter, Recovery, WriterOptions};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{CatalogWatch, Recogniser};
+use crate::catalog::Recogniser;
 use crate::error::DecoderError;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
-use crate::retention::{Policy, Retention};
-use crate::source::{LogEnd, SourceTask, check_configuration, connect_options, wait_for_source};
-use crate::state::{DecoderState, RefreshCatalog, SourceState};
+use crate::services::{Parts, Services};
+use crate::source::{LogEnd, SourceTask, check_configuration, wait_for_source};
+use crate::state::{DecoderState, RefreshCatalog};
 use crate::threads::{ThreadSettings, Threads, log_error, report_recovery};
 
 /// A log that is open for writing.
@@ -68,17 +64,13 @@ impl Prepared {
         let (state, requests) = DecoderState::new();
         let decoder = Decoder {
             recogniser: Arc::new(Recogniser::new(self.registry.secrets()?)),
-            retention: retention(&self.config, &self.fs, &self.registry),
             config: self.config,
             fs: self.fs,
             registry: self.registry,
             state: Arc::new(state),
-            background: CancellationToken::new(),
             shutdown,
         };
-        let result = decoder.run(self.log, requests).await;
-        decoder.background.cancel();
-        result
+        decoder.run(self.log, requests).await
     }
 }
 
@@ -105,11 +97,8 @@ struct Decoder {
     registry: Arc<Registry>,
     recogniser: Arc<Recogniser>,
     state: Arc<DecoderState>,
-    retention: Arc<Retention>,
     /// Cancelled by a signal.
     shutdown: CancellationToken,
-    /// Cancelled when the way from the source to the log has ended; the services go last.
-    background: CancellationToken,
 }
 
 impl Decoder {
@@ -118,22 +107,16 @@ impl Decoder {
         log: Option<OpenLog>,
         requests: mpsc::Receiver<RefreshCatalog>,
     ) -> Result<(), DecoderError> {
-        let mut metrics_registry = prometheus_client::registry::Registry::default();
-        let metrics = Metrics::register(&mut metrics_registry, &self.state);
-        let addresses = &self.config.decoder;
-        let http = service::http::bind(addresses.http, "decoder.http").await?;
-        report_address("metrics and health (HTTP)", &http);
-        let services = [
-            self.serve_http(http, metrics_registry),
-            self.watch_catalog(requests),
-            self.collect_garbage(),
-        ];
+        let parts = Parts {
+            config: Arc::clone(&self.config),
+            fs: Arc::clone(&self.fs),
+            state: Arc::clone(&self.state),
+            registry: Arc::clone(&self.registry),
+            recogniser: Arc::clone(&self.recogniser),
+        };
+        let (services, metrics) = Services::start(&parts, requests).await?;
         let result = self.follow(log, metrics).await;
-        self.background.cancel();
-        for service in services {
-            // Ignored: a service that panicked has said so itself.
-            let _ = service.await;
-        }
+        services.stop().await;
         result
     }
 
@@ -193,72 +176,4 @@ impl Decoder {
         };
         open_log(&self.config, &self.fs, identity, end_lsn).map(Some)
     }
-
-    fn serve_http(
-        &self,
-        listener: TcpListener,
-        registry: prometheus_client::registry::Registry,
-    ) -> JoinHandle<()> {
-        let state = Arc::clone(&self.state);
-        let endpoints = Endpoints {
-            registry,
-            refresh: Box::new(|| {}),
-            ready: Box::new(move || ready(&state)),
-        };
-        let stop = self.background.clone();
-        tokio::spawn(async move {
-            if let Err(error) = service::http::serve(listener, endpoints, stop).await {
-                tracing::error!(%error, "metrics and health are no longer served");
-            }
-        })
-    }
-
-    fn watch_catalog(&self, requests: mpsc::Receiver<RefreshCatalog>) -> JoinHandle<()> {
-        let name = format!("decant_{}_catalog", self.config.source.slot);
-        let watch = CatalogWatch {
-            state: Arc::clone(&self.state),
-            recogniser: Arc::clone(&self.recogniser),
-            registry: Arc::clone(&self.registry),
-            options: connect_options(&self.config, &name),
-            poll_interval: Duration::from_millis(self.config.decoder.catalog_poll_ms),
-        };
-        tokio::spawn(watch.run(requests, self.background.clone()))
-    }
-
-    fn collect_garbage(&self) -> JoinHandle<()> {
-        let interval = Duration::from_secs(self.config.retention.interval_seconds);
-        let retention = Arc::clone(&self.retention);
-        tokio::spawn(retention.run(interval, self.background.clone()))
-    }
-}
-
-fn retention(config: &Config, fs: &Arc<dyn Fs>, registry: &Arc<Registry>) -> Arc<Retention> {
-    let policy = Policy {
-        keep_bytes: config.retention.keep_bytes,
-        keep_age: Duration::from_secs(config.retention.keep_seconds),
-    };
-    Arc::new(Retention::new(
-        Arc::clone(fs),
-        config.log.directory.clone(),
-        policy,
-        Arc::clone(registry),
-    ))
-}
-
-fn report_address(what: &str, listener: &TcpListener) {
-    if let Ok(addr) = listener.local_addr() {
-        tracing::info!(%addr, what, "listening");
-    }
-}
-
-/// Ready: the log is there and the source streams into it.
-fn ready(state: &DecoderState) -> Result<(), String> {
-    let source = state.source();
-    if source.state == SourceState::Streaming {
-        return Ok(());
-    }
-    Err(format!(
-        "the source is not streaming: {:?} {}",
-        source.state, source.last_error
-    ))
 }
