@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 pub use real::RealFs;
 
+use crate::error::FormatError;
+
 /// Files and directories.
 pub trait Fs: fmt::Debug + Send + Sync {
     /// Creates a file for reading and writing; fails if it exists.
@@ -109,4 +111,14 @@ pub(crate) fn read_full_at(file: &dyn FsFile, buffer: &mut [u8], offset: u64) ->
         }
     }
     Ok(filled)
+}
+
+/// Removes a file that may be there.
+pub(crate) fn remove_if_there(fs: &dyn Fs, path: &Path) -> Result<(), FormatError> {
+    match fs.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(FormatError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
 }

@@ -17,7 +17,7 @@ use pg_proto::Oid;
 use crate::block::{BlockFlags, BlockKind, Sections, raw_body};
 use crate::codec::Fields;
 use crate::error::{Damage, FormatError};
-use crate::fs::{Fs, write_all_at};
+use crate::fs::{Fs, remove_if_there, write_all_at};
 use crate::segment::{
     FileWindow, Footer, FoundBlock, SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader,
     SegmentName,
@@ -238,13 +238,4 @@ fn temporary(path: &Path) -> PathBuf {
     name.push(".");
     name.push(SegmentExtension::Temporary.as_str());
     name.into()
-}
-
-fn remove_if_there(fs: &dyn Fs, path: &Path) -> Result<(), FormatError> {
-    match fs.remove(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(FormatError::io("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
 use crate::error::FormatError;
-use crate::fs::{Fs, read_full_at};
+use crate::fs::{Fs, read_full_at, remove_if_there};
 use crate::identity::Identity;
 
 /// Whether a segment's file is sealed.
@@ -82,12 +82,7 @@ pub fn delete_segment(fs: &dyn Fs, log: &Path, name: SegmentName) -> Result<(), 
         SegmentExtension::Sealed,
         SegmentExtension::Index,
     ] {
-        let path = name.path(log, extension);
-        match fs.remove(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(FormatError::io("remove", &path)(error)),
-        }
+        remove_if_there(fs, &name.path(log, extension))?;
     }
     let folder = SegmentName::folder(log);
     fs.sync_dir(&folder)

@@ -6,7 +6,7 @@ use super::active::{ActiveFile, Tip};
 use super::snapshot::encode_snapshot;
 use crate::catalog::Catalog;
 use crate::error::FormatError;
-use crate::fs::{Fs, write_all_at};
+use crate::fs::{Fs, remove_if_there, write_all_at};
 use crate::segment::{SegmentExtension, SegmentHeader, SegmentName};
 
 /// Where segments are made.
@@ -42,6 +42,7 @@ impl SegmentFolder<'_> {
         let chain = encode_snapshot(catalog, header.name.first_lsn, crc, &mut bytes)?;
         let offset = bytes.len() as u64;
         let allocated = self.segment_bytes.max(offset);
+        remove_if_there(self.fs, path)?;
         let file = self
             .fs
             .create_new(path)

@@ -1,6 +1,7 @@
 //! Opening a log directory for writing: lock, recovery, the first block to come.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ use crate::watermark::{LogPoint, WatermarkPublisher, WatermarkState};
 
 /// Name of the lock file in the log directory.
 const LOCK_FILE: &str = "LOCK";
+/// Bytes read and written at once during recovery.
+const CHUNK_LEN: usize = 64 << 10;
 /// The first segment's sequence number.
 const FIRST_SEQUENCE: u64 = 1;
 
@@ -32,7 +35,7 @@ impl LogWriter {
     /// ignored, the writer takes the next one.
     ///
     /// A torn tail of the last segment and an incomplete transaction there are cut off and reported. Damage
-    /// anywhere else, a log of another source, or one that another process has open is an error, and nothing
+    /// anywhere else, a log of another source, or one that another process has open is an error, and no segment
     /// is changed then.
     pub fn open(
         directory: &Path,
@@ -150,7 +153,7 @@ impl Opening<'_> {
         self.check_not_lost(scanned.state.end_lsn)?;
         self.next_epoch(scanned.header.identity.writer_epoch);
         if active {
-            self.settle(&*file, last, &scanned)?;
+            self.settle(&*file, last, &scanned, durable_offset)?;
         }
         if scanned.ended {
             let name = last.name.next(scanned.state.end_lsn);
@@ -200,14 +203,17 @@ impl Opening<'_> {
         Ok((active, state))
     }
 
-    /// Makes durable what was found: after a crash of the process alone it may be in memory only. What is cut off is
-    /// zeroed, so that nobody takes it for a part of the log.
+    /// Makes durable what was found: after a crash of the process alone it may be in memory only. It is written once
+    /// more before it is synced, since after a failed sync the kernel may hold it as if it were on the disk.
+    /// What is cut off is zeroed, so that nobody takes it for a part of the log.
     fn settle(
         &mut self,
         file: &dyn FsFile,
         segment: &SegmentInfo,
         scanned: &ScannedSegment,
+        durable_offset: u64,
     ) -> Result<(), FormatError> {
+        rewrite(file, &segment.path, durable_offset..scanned.complete.offset)?;
         if let Some(reason) = &scanned.cut {
             let offset = scanned.complete.offset;
             zero_behind(file, &segment.path, offset)?;
@@ -238,9 +244,27 @@ impl Opening<'_> {
     }
 }
 
+/// Writes the bytes that are there.
+fn rewrite(file: &dyn FsFile, path: &Path, range: Range<u64>) -> Result<(), FormatError> {
+    let mut chunk = vec![0; CHUNK_LEN];
+    let mut offset = range.start;
+    while offset < range.end {
+        let left = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
+        chunk.resize(left.min(CHUNK_LEN), 0);
+        let read = read_full_at(file, &mut chunk, offset).map_err(FormatError::io("read", path))?;
+        chunk.truncate(read);
+        if chunk.is_empty() {
+            break;
+        }
+        write_all_at(file, &mut [IoSlice::new(&chunk)], offset)
+            .map_err(FormatError::io("write", path))?;
+        offset += read as u64;
+    }
+    Ok(())
+}
+
 /// Zeroes what is written behind `offset`. The file keeps its length: a reader may have it mapped.
 fn zero_behind(file: &dyn FsFile, path: &Path, mut offset: u64) -> Result<(), FormatError> {
-    const CHUNK_LEN: usize = 64 << 10;
     static ZEROS: [u8; CHUNK_LEN] = [0; CHUNK_LEN];
     let mut chunk = vec![0; CHUNK_LEN];
     loop {

@@ -286,3 +286,22 @@ fn a_power_loss_at_any_operation_leaves_what_was_durable() {
         assert_prefix(log.path(), durable);
     }
 }
+
+#[test]
+fn a_crash_during_recovery_changes_nothing_for_the_next_one() {
+    let healthy = FaultyFs::default();
+    let log = tempfile::tempdir().unwrap();
+    workload(log.path(), &healthy).unwrap();
+    for at in (0..healthy.operations()).step_by(3) {
+        let log = tempfile::tempdir().unwrap();
+        let fs = FaultyFs::default();
+        fs.crash_after(at);
+        let (durable, _) = workload(log.path(), &fs).unwrap_err();
+        for recovery_operations in 0..4 {
+            let fs = FaultyFs::default();
+            fs.crash_after(recovery_operations);
+            drop(open_with(log.path(), SEGMENT, Arc::new(fs)));
+        }
+        assert_prefix(log.path(), durable);
+    }
+}
