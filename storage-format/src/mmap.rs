@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 
 /// A read-only map of a file's first bytes. Clones share it.
 #[derive(Clone, Debug)]
@@ -35,6 +35,19 @@ impl FileMap {
     /// Number of mapped bytes.
     pub(crate) fn len(&self) -> usize {
         self.raw.len()
+    }
+
+    /// Takes the map's pages out of this process's resident memory. They stay in the page cache, and come back when
+    /// they are read again.
+    #[expect(
+        unsafe_code,
+        reason = "advice that memmap2 can't know to be harmless here"
+    )]
+    pub(crate) fn release(&self) -> io::Result<()> {
+        // SAFETY: what makes this advice dangerous is that pages can lose their content. Those of a shared map of a
+        // file don't: they are the page cache's, nothing is written through this read-only map, and the next access
+        // finds the same bytes again. Slices of the map stay valid, since the map itself stays.
+        unsafe { self.raw.unchecked_advise(UncheckedAdvice::DontNeed) }
     }
 
     /// As [`Self::settled`], for a look that ends before the map does.
@@ -157,6 +170,31 @@ mod tests {
         drop(map);
         drop(file);
         assert_eq!(kept, &b"012"[..]);
+    }
+
+    /// Resident bytes of the maps of a file, as the kernel counts them.
+    fn resident(path: &std::path::Path) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let lines = maps
+            .lines()
+            .skip_while(|line| !line.ends_with(path.to_str().unwrap()));
+        let rss = lines.skip(1).find_map(|line| line.strip_prefix("Rss:"));
+        let kilobytes: usize = rss.unwrap().trim().trim_end_matches(" kB").parse().unwrap();
+        kilobytes * 1024
+    }
+
+    #[test]
+    fn released_pages_are_not_resident_and_keep_their_content() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+        file.write_all(&content).unwrap();
+        let map = FileMap::open(file.as_file(), content.len()).unwrap();
+        let bytes = map.settled(0..content.len()).unwrap();
+        assert!(bytes == content);
+        assert!(resident(file.path()) >= content.len());
+        map.release().unwrap();
+        assert_eq!(resident(file.path()), 0);
+        assert!(bytes == content);
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             serve: Serve::Durable,
-            cache_bytes: 256 << 20,
+            cache_bytes: 64 << 20,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -28,9 +29,15 @@ pub(super) struct Segment {
     path: PathBuf,
     file: File,
     map: RwLock<FileMap>,
+    /// Bytes of bodies read since pages were last released.
+    unreleased: AtomicUsize,
     index: SegmentIndex,
     cache: Arc<BlockCache>,
 }
+
+/// Pages of a map count as this process's memory as long as it lives, and a segment with a large transaction can be
+/// large. So after that many bytes they are released.
+const RELEASE_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
 enum SegmentIndex {
@@ -75,6 +82,7 @@ impl Segment {
             path,
             file,
             map: RwLock::new(map),
+            unreleased: AtomicUsize::new(0),
             index,
             cache,
         }))
@@ -134,8 +142,18 @@ impl Segment {
             let body_at = offset + decoded.prefix_len as u64;
             let (map, start) = self.mapped("block body", body_at, length, limit)?;
             let stored = map.settled(start..start + length).unwrap_or_default();
+            self.count_read(&map, length);
             Block::decode(decoded, stored).map_err(|damage| self.damage(damage, offset))
         })?
+    }
+
+    fn count_read(&self, map: &FileMap, length: usize) {
+        let before = self.unreleased.fetch_add(length, Ordering::Relaxed);
+        if before + length >= RELEASE_BYTES {
+            self.unreleased.store(0, Ordering::Relaxed);
+            // Advice: without it everything works, and takes more memory.
+            let _ = map.release();
+        }
     }
 
     /// Hands the segment's index to `use_it`: that of a sealed one, or of an active one up to `limit`.
