@@ -93,7 +93,8 @@ impl AsRef<[u8]> for Settled {
         // SAFETY: `start + length` was checked against the map's length by `FileMap::settled`, the file had that
         // length when it was mapped and is never shortened, and `self` keeps the map. Nobody writes to the range
         // while the slice exists: it belongs to a sealed file, or lies below the watermark, and the decoder never
-        // writes below the watermark it has published (an open transaction is rewound to it at most).
+        // changes a byte below the watermark it has published: an open transaction is rewound to it at most, and
+        // recovery writes again only what it has read there.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(self.start), self.length) }
     }
 }
