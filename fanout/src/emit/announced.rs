@@ -1,15 +1,17 @@
 //! Which descriptions of relations a connection has been given.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pg_proto::Oid;
 use storage_format::catalog::{Catalog, RelationSchema, TypeName};
 
+use crate::selection::OidMap;
+
 /// The RELATION, with its TYPEs, that a connection has been given last, by relation.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
-    relations: HashMap<Oid, Given>,
+    relations: OidMap<Given>,
 }
 
 #[derive(Debug)]

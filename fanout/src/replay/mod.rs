@@ -36,6 +36,8 @@ mod catalog;
 mod head;
 mod log;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use head::HeadWatcher;
 pub use log::{Ahead, Replay, StreamOptions};

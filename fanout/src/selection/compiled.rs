@@ -1,12 +1,11 @@
 //! A selection, evaluated as of one place of the log after another.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use pg_proto::Oid;
 use storage_format::catalog::{Catalog, Publication, RelationSchema};
 
-use super::{Decision, Publications, SelectionSpec, Unsupported, rules};
+use super::{Decision, OidMap, Publications, SelectionSpec, Unsupported, rules};
 use crate::selection::{Actions, TableName};
 
 /// A selection with its decisions for the relations met so far, under the publications in force.
@@ -15,7 +14,7 @@ pub struct Selection {
     spec: SelectionSpec,
     publications: Arc<[Publication]>,
     missing: Vec<String>,
-    decisions: HashMap<Oid, Known>,
+    decisions: OidMap<Known>,
 }
 
 /// A decision and the description of the relation for which it was made.
@@ -35,7 +34,7 @@ impl Selection {
             spec,
             publications,
             missing,
-            decisions: HashMap::new(),
+            decisions: OidMap::default(),
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod compiled;
 mod decision;
+mod oid_map;
 mod rules;
 mod spec;
 #[cfg(test)]
@@ -14,4 +15,5 @@ mod tests;
 
 pub use compiled::{Selection, check_supported};
 pub use decision::{Actions, Decision, Feature, Unsupported};
+pub use oid_map::OidMap;
 pub use spec::{Publications, SelectionSpec, TableName};

@@ -83,6 +83,12 @@ impl Feed {
         while let Some(batch) = self.batcher.pop() {
             *told = end_of(&batch).unwrap_or(*told);
             *last_message = Instant::now();
+            // Before the client has it, so that what it acknowledges at once is known as sent.
+            self.sent(if self.batcher.is_empty() {
+                self.stream.position()
+            } else {
+                *told
+            });
             self.send(Kind::Batch(batch)).await?;
         }
         if self.batcher.is_empty() {

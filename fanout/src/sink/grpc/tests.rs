@@ -23,6 +23,7 @@ use crate::positions::Positions;
 use crate::selection::SelectionSpec;
 use crate::sink::Services;
 use crate::subscriber::Subscribers;
+use crate::testing::control::{self, Slots};
 use crate::testing::{Model, TestLog, actions};
 
 /// A fanout without a decoder.
@@ -58,6 +59,27 @@ impl Fanout {
             shutdown,
             server,
         }
+    }
+
+    /// With a decoder, and a slot "s" at `start`.
+    async fn with_slot(log: &mut TestLog, start: Lsn) -> (Self, Slots) {
+        let (address, slots) = control::serve(log.replay()).await;
+        let positions = Positions::new(&format!("http://{address}"), "fanout-1").unwrap();
+        let mut fanout = Self::start_with(log, positions).await;
+        let request = v1::CreateSlotRequest {
+            name: "s".to_owned(),
+            start_lsn: Some(start.0),
+            ..v1::CreateSlotRequest::default()
+        };
+        fanout.client.create_slot(request).await.unwrap();
+        (fanout, slots)
+    }
+
+    async fn acknowledge(&mut self, lsn: Lsn) -> Result<u64, Status> {
+        let slot = "s".to_owned();
+        let request = v1::AcknowledgeRequest { slot, lsn: lsn.0 };
+        let answer = self.client.acknowledge(request).await?;
+        Ok(answer.into_inner().confirmed_lsn)
     }
 
     async fn subscribe(&mut self, request: SubscribeRequest) -> Result<Subscription, Status> {
@@ -362,4 +384,121 @@ async fn at_shutdown_streams_get_what_there_is_and_end() {
     drop(subscription);
     drop(fanout.client);
     fanout.server.await.unwrap();
+}
+
+fn slot_request(end: Lsn) -> SubscribeRequest {
+    SubscribeRequest {
+        start: Some(Start::Slot("s".to_owned())),
+        ..request(Lsn(0), end)
+    }
+}
+
+#[tokio::test]
+async fn a_slot_goes_on_where_it_was_acknowledged() {
+    let (mut log, ends) = simple_log(5);
+    let (mut fanout, slots) = Fanout::with_slot(&mut log, ends[0]).await;
+    let mut subscription = fanout.subscribe(slot_request(Lsn(0))).await.unwrap();
+    let Some(Kind::Batch(batch)) = subscription.next().await else {
+        panic!("no batch");
+    };
+    assert_eq!(batch.parts.len(), 4);
+    let second = fanout.subscribe(slot_request(Lsn(0))).await.err().unwrap();
+    assert_eq!(second.code(), Code::FailedPrecondition, "{second}");
+
+    // Between two ends, and then beyond what was sent.
+    let between = Lsn(ends[2].0 + 1);
+    assert_eq!(fanout.acknowledge(between).await.unwrap(), ends[2].0);
+    assert_eq!(fanout.acknowledge(ends[1]).await.unwrap(), ends[2].0);
+    drop(subscription);
+    fanout.services.positions.all_given_back().await;
+    assert_eq!(slots.lock()["s"].confirmed_lsn, ends[2].0);
+
+    let mut subscription = fanout.subscribe(slot_request(ends[4])).await.unwrap();
+    let (parts, _) = subscription.collect().await;
+    assert_eq!(parts.len(), 2);
+    drop(subscription);
+    fanout.services.positions.all_given_back().await;
+
+    // Nobody streams from it now.
+    assert_eq!(fanout.acknowledge(between).await.unwrap(), ends[2].0);
+    assert_eq!(
+        fanout.acknowledge(Lsn(ends[3].0 + 7)).await.unwrap(),
+        ends[3].0
+    );
+    assert_eq!(fanout.acknowledge(Lsn::MAX).await.unwrap(), ends[4].0);
+    assert_eq!(slots.lock()["s"].confirmed_lsn, ends[4].0);
+    let listed = fanout
+        .client
+        .list_slots(v1::ListSlotsRequest {})
+        .await
+        .unwrap();
+    assert_eq!(listed.into_inner().slots.len(), 1);
+}
+
+#[tokio::test]
+async fn a_slot_that_is_dropped_ends_its_stream() {
+    let (mut log, ends) = simple_log(2);
+    let (mut fanout, _) = Fanout::with_slot(&mut log, ends[1]).await;
+    let mut subscription = fanout.subscribe(slot_request(Lsn(0))).await.unwrap();
+    let drop_slot = |force| v1::DropSlotRequest {
+        name: "s".to_owned(),
+        holder: String::new(),
+        force,
+    };
+    let refused = fanout
+        .client
+        .drop_slot(drop_slot(false))
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    fanout.client.drop_slot(drop_slot(true)).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(5), subscription.stream.message());
+    assert_eq!(ended.await.unwrap().err().unwrap().code(), Code::Aborted);
+    let unknown = fanout.subscribe(slot_request(Lsn(0))).await.err().unwrap();
+    assert_eq!(unknown.code(), Code::NotFound, "{unknown}");
+}
+
+#[tokio::test]
+async fn status_and_catalog_say_what_is_there() {
+    let (mut log, ends) = simple_log(2);
+    let mut fanout = Fanout::start(&mut log).await;
+    let _subscription = fanout.subscribe(request(ends[0], Lsn(0))).await.unwrap();
+    let status = fanout
+        .client
+        .get_fanout_status(v1::GetFanoutStatusRequest {});
+    let status = status.await.unwrap().into_inner();
+    assert_eq!(status.head_lsn, ends[1].0);
+    assert_eq!(status.subscribers.len(), 1);
+    assert_eq!(status.subscribers[0].protocol, "grpc");
+    assert!(!status.decoder_connected);
+    for (lsn, relations) in [(Lsn(0), 1), (ends[1], 1), (Lsn(status.oldest_lsn), 0)] {
+        let request = v1::GetCatalogRequest { lsn: lsn.0 };
+        let catalog = fanout
+            .client
+            .get_catalog(request)
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(catalog.relations.len(), relations, "{lsn}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_is_the_first_transaction_that_committed_then() {
+    let (mut log, ends) = simple_log(4);
+    let mut fanout = Fanout::start(&mut log).await;
+    let mut all = fanout.subscribe(request(Lsn(0), ends[3])).await.unwrap();
+    let (parts, _) = all.collect().await;
+    let times: Vec<i64> = parts
+        .iter()
+        .map(|part| part.commit.as_ref().unwrap().commit_time)
+        .collect();
+    let wanted = SubscribeRequest {
+        start: Some(Start::StartTime(times[1] + 1)),
+        ..request(Lsn(0), ends[3])
+    };
+    let mut later = fanout.subscribe(wanted).await.unwrap();
+    let (parts, _) = later.collect().await;
+    assert_eq!(parts.len(), 2);
 }
