@@ -12,6 +12,58 @@
 //! - `durable <= written`; a reader never goes past what the watermark says.
 //! - What was written whole and made durable is never written again; a mapped file is never shortened.
 //! - A failed write or fsync stops the writer for good: what the page cache holds then is unknown.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use pg_proto::pgoutput::{Begin, Commit, Message, encode};
+//! use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
+//! use storage_format::block::BlockBuilder;
+//! use storage_format::fs::RealFs;
+//! use storage_format::log::{Log, ReadOptions};
+//! use storage_format::record::RecordKind;
+//! use storage_format::{Identity, LogWriter, WriterOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let directory = folder.path();
+//! let identity = Identity {
+//!     system_identifier: 7_300_000_000_000_000_001,
+//!     timeline: 1,
+//!     database: "shop".to_owned(),
+//!     slot: "decant".to_owned(),
+//!     writer_epoch: 0,
+//! };
+//! let options = WriterOptions {
+//!     segment_bytes: WriterOptions::DEFAULT_SEGMENT_BYTES,
+//!     start_lsn: Lsn(0x1000),
+//! };
+//! let (mut writer, recovery) = LogWriter::open(directory, options, identity, Arc::new(RealFs))?;
+//! assert_eq!(recovery.end_lsn, Lsn(0x1000));
+//!
+//! let time = PgTimestamp(800_000_000_000_000);
+//! let begin = Begin { final_lsn: Lsn(0x2000), commit_time: time, xid: Xid(741) };
+//! let commit = Commit { commit_lsn: Lsn(0x2000), end_lsn: Lsn(0x2030), commit_time: time };
+//! let mut payload = Vec::new();
+//! encode(&Message::Begin(begin), &mut payload);
+//! let mut builder = BlockBuilder::new();
+//! builder.push_begin(&begin, Lsn(0x1F00), time, &payload)?;
+//! builder.push_change(RecordKind::Insert, Oid(16384), Lsn(0x1F00), b"I...")?;
+//! payload.clear();
+//! encode(&Message::Commit(commit), &mut payload);
+//! builder.push_commit(&commit, Lsn(0x2030), &payload)?;
+//! writer.append(&mut builder)?;
+//! assert_eq!(writer.sync()?, Lsn(0x2030));
+//!
+//! let log = Log::open(directory, ReadOptions::default())?;
+//! let mut cursor = log.cursor_at(Lsn(0x1000))?;
+//! let block = cursor.next()?.ok_or("nothing there")?;
+//! assert_eq!(block.header().event_count, 1);
+//! # Ok(())
+//! # }
+//! ```
 
 #![deny(clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]

@@ -142,6 +142,10 @@ impl BlockBuilder {
         start: Lsn,
         payload: &[u8],
     ) -> Result<(), BuildError> {
+        debug_assert!(matches!(
+            kind,
+            RecordKind::Insert | RecordKind::Update | RecordKind::Delete | RecordKind::Relation
+        ));
         let open = self.inside(kind)?;
         self.require_room(FRAME_HEAD_LEN + payload.len())?;
         let index = self.relations.index_of(relation).ok_or(BuildError::Full)?;
@@ -180,6 +184,10 @@ impl BlockBuilder {
         start: Lsn,
         payload: &[u8],
     ) -> Result<(), BuildError> {
+        debug_assert!(matches!(
+            kind,
+            RecordKind::Type | RecordKind::Origin | RecordKind::Message
+        ));
         let open = self.inside(kind)?;
         self.require_room(FRAME_HEAD_LEN + payload.len())?;
         self.push_frame(kind, NO_RELATION, start, open.send_time, payload);
@@ -242,6 +250,7 @@ impl BlockBuilder {
 
     /// A record of Decant's own: publications, at its place in a transaction, or server parameters, at any place.
     pub fn push_aux(&mut self, kind: RecordKind, payload: &[u8]) -> Result<(), BuildError> {
+        debug_assert!(kind.is_aux());
         self.require_room(payload.len())?;
         let entry = Entry {
             kind_id: kind.id(),
