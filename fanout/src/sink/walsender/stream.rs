@@ -129,10 +129,13 @@ impl<'a> Sending<'a> {
                 Ok(wake) => wake,
                 Err(end) => return Ok(end),
             };
-            let work_left = !self.at_head && self.ending.is_none() && self.frames.is_empty();
+            // Once it is decided how the stream ends, only writing is left: what the client says next belongs to what
+            // comes after.
+            let open = self.ending.is_none();
+            let work_left = open && !self.at_head && self.frames.is_empty();
             let Client { receiver, sender } = &mut *client;
             tokio::select! {
-                received = receiver.next() => match received {
+                received = receiver.next(), if open => match received {
                     Ok(Some(frame)) => self.received(&frame),
                     Ok(None) => return Ok(End::Gone),
                     Err(ReceiveError::Io(error)) => return Err(error),
@@ -150,11 +153,11 @@ impl<'a> Sending<'a> {
                 () = sleep_until(wake) => {}
                 () = tokio::task::yield_now(), if work_left => {}
                 () = shutdown.cancelled(), if self.deadline.is_none() => self.shut_down(),
-                () = cancelled.notified() => self.fail(ErrorFields::error(
+                () = cancelled.notified(), if open => self.fail(ErrorFields::error(
                     sqlstate::QUERY_CANCELED,
                     "canceling statement due to user request",
                 )),
-                () = self.lease.lost() => self.fail(ErrorFields::fatal(
+                () = self.lease.lost(), if open => self.fail(ErrorFields::fatal(
                     sqlstate::ADMIN_SHUTDOWN,
                     "terminating connection because its replication slot was dropped or taken over",
                 )),

@@ -156,6 +156,28 @@ async fn the_end_of_a_stream_is_spelled_as_by_a_walsender() {
 }
 
 #[tokio::test]
+async fn what_follows_copy_done_at_once_is_a_command() {
+    let mut harness = Harness::start().await;
+    let mut connection = harness.connect().await;
+    run(&mut connection, &create("s")).await;
+    harness.log.insert(0x200, &"x".repeat(60_000));
+    let start = b"START_REPLICATION SLOT s LOGICAL 0/0 (proto_version '1', publication_names 'p')";
+    connection.send_query_raw(start).await.unwrap();
+    let done = pg_proto::wire::FrontendMessage::CopyDone;
+    connection.send_raw(&done).await.unwrap();
+    connection
+        .send_query_raw(b"DROP_REPLICATION_SLOT s WAIT")
+        .await
+        .unwrap();
+    let mut tags = String::new();
+    while tags.matches('Z').count() < 2 {
+        let frame = connection.next_frame().await.unwrap();
+        tags.push(char::from(frame.tag()));
+    }
+    assert_eq!(tags.replace('d', ""), "WcCCZCZ");
+}
+
+#[tokio::test]
 async fn one_connection_at_a_time_streams_from_a_slot() {
     let harness = Harness::start().await;
     let stream = harness.stream("s", "0/0", "").await;
