@@ -245,7 +245,7 @@ impl Default for Fanout {
             http: loopback(7411),
             decoder: "http://127.0.0.1:7400".to_owned(),
             serve: Serve::Durable,
-            cache_bytes: 256 << 20,
+            cache_bytes: 64 << 20,
             wal_sender_timeout_ms: 60_000,
             subscriber_buffer_bytes: 1 << 20,
             max_connections: 10_000,
