@@ -10,12 +10,11 @@
 //!   records lose their transaction id, so that at commit they are what a plain transaction would have been.
 //! * A keepalive's position counts where no transaction is open: everything that commits below it was sent.
 
+mod checks;
+
 use std::sync::Arc;
 
-use pg_proto::pgoutput::{
-    self, Begin, Commit, Framing, LogicalMessage, Message, StreamCommit, tag,
-};
-use pg_proto::read::ReadError;
+use pg_proto::pgoutput::{self, Begin, LogicalMessage, Message, StreamCommit, tag};
 use pg_proto::{Lsn, PgTimestamp, Xid};
 use storage_format::catalog::Publication;
 use storage_format::record::RecordKind;
@@ -367,56 +366,5 @@ impl Assembler {
             sink.advance(to)?;
         }
         Ok(())
-    }
-
-    fn commit_of(&self, begin: Begin, incoming: &Incoming<'_>) -> Result<Commit, StreamError> {
-        match self.decode(incoming)? {
-            Message::Commit(commit) if commit.commit_lsn == begin.final_lsn => Ok(commit),
-            Message::Commit(commit) => Err(StreamError::Mismatch {
-                begun: begin.final_lsn,
-                ended: commit.commit_lsn,
-            }),
-            _ => Err(self.misplaced(incoming, "in place of a commit")),
-        }
-    }
-
-    const fn check_order(&self, commit: Lsn) -> Result<(), StreamError> {
-        if commit.0 < self.position.0 {
-            return Err(StreamError::OutOfOrder {
-                commit,
-                position: self.position,
-            });
-        }
-        Ok(())
-    }
-
-    fn decode<'a>(&self, incoming: &Incoming<'a>) -> Result<Message<'a>, StreamError> {
-        pgoutput::decode(incoming.payload, Framing::Plain)
-            .map_err(|source| self.malformed(incoming.start, incoming.payload, source))
-    }
-
-    fn malformed(&self, start: Lsn, payload: &[u8], source: ReadError) -> StreamError {
-        StreamError::Malformed {
-            tag: payload.first().copied().unwrap_or_default(),
-            start,
-            position: self.position,
-            source,
-        }
-    }
-
-    fn misplaced(&self, incoming: &Incoming<'_>, place: &'static str) -> StreamError {
-        StreamError::Misplaced {
-            tag: char::from(incoming.payload.first().copied().unwrap_or_default()),
-            start: incoming.start,
-            place,
-            position: self.position,
-        }
-    }
-
-    const fn unknown_stream(&self, xid: Xid) -> StreamError {
-        StreamError::UnknownStream {
-            xid,
-            position: self.position,
-        }
     }
 }
