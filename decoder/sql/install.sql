@@ -2,7 +2,7 @@
 -- comes through the replication stream in its own place.
 --
 -- It is sent as one simple query, so that it takes effect as a whole or not at all, and may be run again: it
--- then replaces the functions and keeps the secret. Before it is sent, the line {{publication_state}} is replaced
+-- then replaces the functions and keeps the secret. Before it is sent, the line in double braces is replaced
 -- by the text of state_14.sql (version 14) or state_15.sql (15 and later).
 --
 -- A message is the MAC (64 hexadecimal digits) followed by JSON: {"version": 1, "xid": the transaction,

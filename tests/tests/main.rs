@@ -13,6 +13,7 @@ mod main {
     mod main_path;
     mod native;
     mod order;
+    mod publication_sql;
     mod publications;
     mod recvlogical;
     mod replay;
