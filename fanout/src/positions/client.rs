@@ -27,6 +27,11 @@ const CATALOG_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time until a connection stands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A connection over which nothing came for this long is asked whether it lives.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// It has this long to answer.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The address of the decoder is none.
 #[derive(Debug, thiserror::Error)]
 #[error("fanout.decoder is \"{address}\": expected an address such as http://127.0.0.1:7400")]
@@ -97,6 +102,8 @@ impl Positions {
         let channel = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .connect_lazy();
         // Later incarnations have higher numbers, so that the decoder knows who takes over from whom.
         let incarnation = pg_proto::PgTimestamp::now().unix_micros();

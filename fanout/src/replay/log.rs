@@ -12,7 +12,7 @@ use super::Stream;
 use super::catalog::HeadCatalog;
 use crate::emit::{EmitOptions, Emitter};
 use crate::error::StreamError;
-use crate::selection::{Publications, Selection, SelectionSpec, check_supported};
+use crate::selection::{Selection, SelectionSpec, check_supported};
 
 /// A position that the log has not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,14 +78,6 @@ impl Replay {
             .iter()
             .filter(|name| catalog.publication(name).is_none());
         Ok(unknown.cloned().collect())
-    }
-
-    /// Fails if the selection, as of the log's head, can't be served exactly.
-    pub fn check_supported(&self, selection: &SelectionSpec) -> Result<(), StreamError> {
-        if selection.publications == Publications::Everything {
-            return Ok(());
-        }
-        check_supported(selection, &*self.catalog()?).map_err(StreamError::Unsupported)
     }
 
     /// Returns when the log's head is at or behind `lsn`.

@@ -15,8 +15,9 @@ use crate::emit::{Made, Output};
 
 /// Size of a batch unless the subscriber asks for another, in bytes of the log.
 pub(super) const DEFAULT_BATCH_BYTES: u32 = 64 << 10;
-/// Largest size of a batch that a subscriber may ask for: the usual limit of a gRPC message is 4 MiB.
-pub(super) const BATCH_BYTES_MAX: u32 = 1 << 20;
+/// Largest size of a batch that a subscriber may ask for. A client takes messages of 4 MiB unless it is told otherwise,
+/// and a row of nothing but nulls is four times as long as in the log.
+pub(super) const BATCH_BYTES_MAX: u32 = 512 << 10;
 
 /// Turns records into events and gathers them. A batch is closed at its size, also inside a transaction, and when
 /// there is nothing more for now.

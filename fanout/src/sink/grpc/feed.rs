@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::batch::Batcher;
 use super::slots::ServedGuard;
-use crate::emit::Step;
+use crate::emit::{Step, Warning};
 use crate::error::StreamError;
 use crate::replay::{Advance, Replay, Stream};
 use crate::subscriber::Registration;
@@ -161,12 +161,9 @@ impl Feed {
 
     fn note(&self, step: &Step) {
         self.registration.count(step.changes, 0);
-        for warning in &step.warnings {
-            tracing::warn!(
-                subscriber = self.registration.id(),
-                ?warning,
-                "incomplete selection"
-            );
+        for Warning::PublicationSkipped(publication) in &step.warnings {
+            let (subscriber, position) = (self.registration.id(), self.stream.position());
+            tracing::info!(subscriber, publication, %position, "no such publication here: skipped");
         }
     }
 

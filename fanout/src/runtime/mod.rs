@@ -1,5 +1,8 @@
 //! The running process: opens the log, starts the endpoints, ends in order.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
