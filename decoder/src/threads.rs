@@ -21,6 +21,9 @@ use crate::mailbox::{Sender, mailbox};
 use crate::metrics::Metrics;
 use crate::state::DecoderState;
 
+/// How long the process waits at its end for the segment that is being sealed.
+const SEALER_PATIENCE: Duration = Duration::from_secs(2);
+
 /// What the threads need.
 pub(crate) struct ThreadSettings<'a> {
     pub(crate) config: &'a Config,
@@ -100,6 +103,7 @@ impl Threads {
             fs,
             zstd_level: config.log.zstd_level,
             finished: finished_receiver,
+            give_up: Arc::clone(&give_up),
         };
         let threads = Self {
             appender: Thread::spawn("appender", move || appender.run())?,
@@ -128,7 +132,8 @@ impl Threads {
         let _ = self.inputs.send(Input::Stop);
         let ingest = self.ingest.join().await?;
         let appender = self.appender.join().await?;
-        self.sealer.join().await?;
+        // A large segment takes its time, and nothing is lost with a half sealed one.
+        let _ = tokio::time::timeout(SEALER_PATIENCE, self.sealer.ended()).await;
         appender.map_err(log_error(&self.directory))?;
         match ingest {
             Ok(()) | Err(IngestError::Stopped) => Ok(()),

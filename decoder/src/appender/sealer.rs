@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use storage_format::fs::Fs;
@@ -16,6 +17,8 @@ pub(crate) struct Sealer {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) zstd_level: i32,
     pub(crate) finished: Receiver<SegmentName>,
+    /// Set when the process is ending: what is not sealed then is sealed after the next start.
+    pub(crate) give_up: Arc<AtomicBool>,
 }
 
 impl Sealer {
@@ -27,6 +30,9 @@ impl Sealer {
             ..SealOptions::default()
         };
         while let Received::Item(name) = self.finished.receive(None) {
+            if self.give_up.load(Ordering::Relaxed) {
+                return;
+            }
             let begun = Instant::now();
             match seal_segment(&*self.fs, &self.directory, name, &options) {
                 Ok(Some(sealed)) => tracing::info!(

@@ -67,6 +67,18 @@ impl Appender {
 
     /// Works until the ingest thread is gone, then makes durable what is complete.
     pub(crate) fn run(mut self) -> Result<(), FormatError> {
+        match self.work() {
+            // Only when waiting for room was given up: the source keeps what could not be written.
+            Err(error) if error.is_retryable() => {
+                tracing::warn!("stopped while the log's disk is full");
+                self.log.abandon_open_transaction()?;
+                self.sync()
+            }
+            result => result,
+        }
+    }
+
+    fn work(&mut self) -> Result<(), FormatError> {
         self.publish();
         loop {
             let deadline = Instant::now() + HEARTBEAT;

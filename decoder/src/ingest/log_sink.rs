@@ -26,6 +26,9 @@ use crate::state::DecoderState;
 /// enough that its header does not matter.
 const BLOCK_BYTES: usize = 256 << 10;
 
+/// A block that came out larger is not kept for reuse.
+const KEEP_BYTES: usize = 16 * BLOCK_BYTES;
+
 /// Builders in circulation: one fills, one is written, one waits.
 const BUILDERS: usize = 3;
 
@@ -231,7 +234,9 @@ impl LogSink {
         match returned {
             Returned::Block(builder) => {
                 self.in_flight -= 1;
-                self.free.push(builder);
+                // One that grew for a huge row would keep its memory for ever.
+                let keep = builder.raw_len() <= KEEP_BYTES;
+                self.free.push(if keep { builder } else { Box::default() });
             }
             Returned::Done => self.in_flight -= 1,
             Returned::Synced(_) => {}

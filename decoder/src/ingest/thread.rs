@@ -86,6 +86,14 @@ impl Ingest {
 
     /// Works until it is told to stop.
     pub(crate) fn run(mut self) -> Result<(), IngestError> {
+        match self.work() {
+            // Only when waiting for room was given up: the source keeps what could not be staged.
+            Err(IngestError::Staging(error)) if error.is_retryable() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn work(&mut self) -> Result<(), IngestError> {
         let mut call_again: Option<Instant> = None;
         loop {
             match self.inputs.receive(call_again) {

@@ -25,7 +25,7 @@ impl Backoff {
         }
     }
 
-    /// The source was reached: the next wait is the shortest again.
+    /// All was well for a while: the next wait is the shortest again.
     pub(crate) const fn reset(&mut self) {
         self.next = FIRST;
     }

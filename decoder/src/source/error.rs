@@ -127,8 +127,9 @@ pub enum SourceError {
 
     /// There is no such slot.
     #[error(
-        "the source has no replication slot \"{slot}\"{}. Create it with decctl init; if it existed, changes since then \
-         are lost and a new log.directory is needed", .log_end.map_or_else(String::new, |lsn| format!("; the log ends at {lsn}"))
+        "replication slot \"{slot}\" does not exist at the source{}. Create it with decctl init; if it existed, changes \
+         since then are lost and a new log.directory is needed",
+        .log_end.map_or_else(String::new, |lsn| format!("; the log ends at {lsn}"))
     )]
     SlotMissing {
         /// The slot.
@@ -175,7 +176,7 @@ pub enum SourceError {
     },
     /// Another process uses the slot now.
     #[error(
-        "replication slot \"{slot}\" is in use by process {pid} of the source{}: waiting until it is free",
+        "replication slot \"{slot}\" is active for PID {pid} at the source{}: waiting until it is free",
         .application.as_deref().map_or_else(String::new, |name| format!(" (application_name \"{name}\")"))
     )]
     SlotActive {

@@ -19,7 +19,7 @@ use crate::state::DecoderState;
 /// `wal_receiver_timeout` has it.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long the last complete transactions may take to become durable when the decoder is told to stop.
-const LAST_SYNC: Duration = Duration::from_secs(10);
+const LAST_SYNC: Duration = Duration::from_secs(5);
 /// How long the source may take to end the stream.
 const GOOD_BYE: Duration = Duration::from_secs(3);
 

@@ -1,9 +1,11 @@
 //! The task that keeps the stream going: one session after the other, with a wait in between when something failed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use service::cli::causes;
 use service::config::Config;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
@@ -16,6 +18,9 @@ use crate::catalog::{Recogniser, prepare};
 use crate::ingest::{Pipeline, Stopped};
 use crate::registry::Registry;
 use crate::state::{DecoderState, SourceState};
+
+/// A session that lasted so long was a good one: after it the waits begin anew.
+const STABLE: Duration = Duration::from_secs(5);
 
 /// Follows the source.
 pub(crate) struct SourceTask {
@@ -39,12 +44,16 @@ impl SourceTask {
                 return Ok(());
             };
             self.log.end_lsn = end_lsn;
-            let Err(error) = self.session(&mut backoff).await else {
+            let begun = Instant::now();
+            let Err(error) = self.session().await else {
                 return Ok(());
             };
             if error.severity() == Severity::Fatal {
                 fail(&self.state, &error);
                 return Err(error);
+            }
+            if begun.elapsed() >= STABLE {
+                backoff.reset();
             }
             if !wait(&self.state, &error, &mut backoff, &shutdown).await {
                 return Ok(());
@@ -53,7 +62,7 @@ impl SourceTask {
         }
     }
 
-    async fn session(&mut self, backoff: &mut Backoff) -> Result<Ended, SourceError> {
+    async fn session(&mut self) -> Result<Ended, SourceError> {
         let shutdown = self.shutdown.clone();
         let state = Arc::clone(&self.state);
         let Some(started) = shutdown.run_until_cancelled(self.start()).await else {
@@ -63,7 +72,6 @@ impl SourceTask {
             Ok(streaming) => streaming,
             Err(Stopped) => return Ok(Ended::PipelineStopped),
         };
-        backoff.reset();
         state.update_source(|source| {
             source.state = SourceState::Streaming;
             source.last_error.clear();
@@ -94,6 +102,8 @@ impl SourceTask {
         );
         let (timeline, version) = (source.facts.timeline, source.facts.version.clone());
         let copy = source.start(config, self.log.end_lsn).await?;
+        // Not what another connection had sent: a server that is told too much keeps silent.
+        state.counters().received_lsn.set(self.log.end_lsn.0);
         self.log.identity.timeline = timeline;
         tracing::info!(
             start = %self.log.end_lsn,
