@@ -204,7 +204,9 @@ fn apply(operation: &Operation, registry: &mut Option<Registry>, model: &mut Mod
 }
 
 fn create(registry: &Registry, model: &mut Model, name: &str, temporary: bool, holder: &Holder) {
-    let allowed = model.admit(holder) && !model.slots.contains_key(name);
+    // Without a holder in the request nobody is admitted by it.
+    let admitted = !temporary || model.admit(holder);
+    let expected = admitted && !model.slots.contains_key(name);
     let new = NewSlot {
         name: name.to_owned(),
         start_lsn: Lsn(10),
@@ -212,8 +214,6 @@ fn create(registry: &Registry, model: &mut Model, name: &str, temporary: bool, h
         holder: temporary.then(|| holder.clone()),
         ..NewSlot::default()
     };
-    // Without a holder in the request nobody is admitted by it.
-    let expected = allowed || (!temporary && !model.slots.contains_key(name));
     let created = registry.create(new, model.now);
     assert_eq!(created.is_ok(), expected, "{created:?}");
     if expected {
