@@ -109,6 +109,20 @@ impl From<SeekError> for StreamError {
 }
 
 impl StreamError {
+    /// Whether what is on the disk is wrong: somebody must look at it, and another attempt can't help.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::Log(error) => error.is_damage(),
+            Self::Catalog(_) | Self::Unreadable { .. } | Self::Broken { .. } => true,
+            Self::NotKept { .. }
+            | Self::NotReached { .. }
+            | Self::UnknownPublication { .. }
+            | Self::Unsupported(_)
+            | Self::ShuttingDown => false,
+        }
+    }
+
     /// The SQLSTATE that PostgreSQL gives in this case.
     #[must_use]
     pub const fn sqlstate(&self) -> &'static str {

@@ -44,6 +44,22 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Whether what is on the disk is wrong, so that another attempt can't help.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Gap { .. }
+                | Self::Format(
+                    FormatError::Damaged { .. }
+                        | FormatError::MissingSegment { .. }
+                        | FormatError::Catalog(_)
+                )
+        )
+    }
+}
+
 /// A position can't be read from.
 #[derive(Debug, thiserror::Error)]
 pub enum SeekError {

@@ -107,6 +107,14 @@ impl GrpcSubscriber {
         .await;
     }
 
+    /// Waits for the end of a stream that was asked for up to a position; what was received.
+    pub async fn finish(mut self, deadline: Duration) -> Received {
+        let ended = tokio::time::timeout(deadline, &mut self.task).await;
+        assert!(ended.is_ok(), "the stream did not end in {deadline:?}");
+        self.look(|_| ());
+        std::mem::take(&mut self.received.lock())
+    }
+
     /// Checks that tables (of schema public) have the source's rows.
     pub async fn assert_contents(&self, source: &Cluster, tables: &[&str]) {
         let mut session = source.session().await;

@@ -84,6 +84,23 @@ impl StreamClient {
         all
     }
 
+    /// Receives the error that the stream must end with, and no change before it.
+    pub async fn receive_error(&mut self, deadline: Duration) -> SqlError {
+        let started = Instant::now();
+        while started.elapsed() < deadline {
+            match tokio::time::timeout(ASK_EVERY, self.session.copy_data()).await {
+                Ok(Ok(Some(content))) => {
+                    let whole = self.take(&content).await;
+                    assert_eq!(whole, None, "a transaction instead of an error");
+                }
+                Ok(Ok(None)) => panic!("the server ended the stream without an error"),
+                Ok(Err(error)) => return error,
+                Err(_) => self.send_status(true).await,
+            }
+        }
+        panic!("no error in {deadline:?}");
+    }
+
     /// Tells the server that everything up to `lsn` is safe here.
     pub async fn confirm(&mut self, lsn: Lsn) {
         self.confirmed = lsn;

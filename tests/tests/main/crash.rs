@@ -27,7 +27,7 @@ struct Run {
 impl Run {
     async fn start() -> Self {
         let mut stage = Stage::with_pgbench(15, 1).await;
-        let subscriber = stage.pgbench_subscriber(15, 0).await;
+        let subscriber = stage.pgbench_subscriber("sub", 15, 0).await;
         let grpc = stage.grpc_subscriber(0, Keep::Rows);
         fill_pgbench_tables(&stage.source, 1);
         let pgbench = Pgbench::start_endless(&stage.source, 4);

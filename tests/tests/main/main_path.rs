@@ -29,7 +29,7 @@ async fn an_older_subscriber_follows_a_newer_source() {
 async fn pgbench_reaches_both_endpoints(source: u32, subscriber: u32) {
     let mut stage = Stage::with_pgbench(source, 2).await;
     let watch = SlotWatch::start(&stage.source).await;
-    let subscriber = stage.pgbench_subscriber(subscriber, 0).await;
+    let subscriber = stage.pgbench_subscriber("sub", subscriber, 0).await;
     let grpc = stage.grpc_subscriber(1, Keep::Rows);
 
     fill_pgbench_tables(&stage.source, pick(1, 10));

@@ -86,8 +86,8 @@ async fn over_grpc() {
                 ..SubscribeOptions::default()
             });
             let part = GrpcSubscriber::start(url.clone(), request, Keep::Counts);
-            part.wait_for(end, patience()).await;
-            assert_eq!(part.stop().await.transactions, rest, "from {start}");
+            let received = part.finish(patience()).await;
+            assert_eq!(received.transactions, rest, "from {start}");
         }
     }
 }

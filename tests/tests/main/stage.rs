@@ -66,18 +66,17 @@ impl Stage {
         lsn
     }
 
-    /// A PostgreSQL subscriber with pgbench's tables behind a fanout.
+    /// A PostgreSQL subscriber with pgbench's tables behind a fanout; its subscription and slot have `name`.
     pub(crate) async fn pgbench_subscriber(
         &mut self,
+        name: &str,
         major: u32,
         fanout: usize,
     ) -> PostgresSubscriber {
         let subscriber = PostgresSubscriber::start_new(major).await;
         create_pgbench_tables(&subscriber.cluster);
         let endpoint = self.decant.fanout(fanout).endpoint();
-        subscriber
-            .subscribe("sub", &endpoint, PUBLICATION, "")
-            .await;
+        subscriber.subscribe(name, &endpoint, PUBLICATION, "").await;
         subscriber
     }
 

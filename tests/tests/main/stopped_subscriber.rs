@@ -10,8 +10,8 @@ use super::stage::Stage;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_subscriber_holds_nothing_and_catches_up() {
     let mut stage = Stage::with_pgbench(15, 1).await;
-    let mut stopped = stage.pgbench_subscriber(15, 0).await;
-    let running = stage.pgbench_subscriber(15, 0).await;
+    let mut stopped = stage.pgbench_subscriber("stopped", 15, 0).await;
+    let running = stage.pgbench_subscriber("running", 15, 0).await;
     stopped.cluster.stop(Stop::Fast).await;
 
     fill_pgbench_tables(&stage.source, 1);

@@ -9,7 +9,7 @@ use proto::v1::{Batch, Progress, SubscribeResponse};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::batch::Batcher;
 use super::slots::ServedGuard;
@@ -62,7 +62,7 @@ impl Feed {
             }
         };
         if let End::Failed(status) = end {
-            tracing::info!(subscriber = id, %status, "stream ended");
+            report(id, &status);
             // Fails only if the client is gone, and then it does not matter.
             let _ = self.sender.send(Err(status)).await;
         }
@@ -172,6 +172,16 @@ impl Feed {
         if let Some(guard) = &self.slot {
             guard.slot().set_sent(position);
         }
+    }
+}
+
+/// Damage is for an operator; everything else is between the client and its request.
+fn report(id: u64, status: &Status) {
+    let error = status.message();
+    if status.code() == Code::DataLoss {
+        tracing::error!(subscriber = id, error, "stream ended");
+    } else {
+        tracing::info!(subscriber = id, code = ?status.code(), error, "stream ended");
     }
 }
 

@@ -10,6 +10,7 @@ use crate::sink::PublicationsError;
 impl From<StreamError> for Status {
     fn from(error: StreamError) -> Self {
         let message = service::cli::causes(&error);
+        let is_damage = error.is_damage();
         match error {
             StreamError::NotKept { oldest, newest, .. }
             | StreamError::NotReached { oldest, newest, .. } => {
@@ -17,8 +18,10 @@ impl From<StreamError> for Status {
             }
             StreamError::UnknownPublication { .. } => Self::not_found(message),
             StreamError::Unsupported(_) => Self::unimplemented(message),
-            StreamError::Log(_) => Self::internal(message),
-            StreamError::Catalog(_)
+            // Another attempt helps only if nothing is damaged.
+            StreamError::Log(_) if !is_damage => Self::internal(message),
+            StreamError::Log(_)
+            | StreamError::Catalog(_)
             | StreamError::Unreadable { .. }
             | StreamError::Broken { .. } => Self::data_loss(message),
             StreamError::ShuttingDown => Self::unavailable(message),

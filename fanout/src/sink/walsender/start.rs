@@ -238,6 +238,9 @@ impl Session<'_> {
 
     /// What a client is told when the log says no.
     fn stream_error(&self, slot: &str, error: &StreamError) -> ErrorFields {
+        if error.is_damage() {
+            tracing::error!(slot, error = service::cli::causes(error), "stream ended");
+        }
         match error {
             StreamError::NotKept { .. } => {
                 let message = self.source.version.invalidated_slot(slot);
