@@ -89,7 +89,7 @@ impl Endpoint {
 }
 
 /// Why a connection is refused as soon as it has said what it wants.
-fn refusal(shared: &Shared, peer: SocketAddr, has_room: bool) -> Option<ErrorFields> {
+fn refusal(peer: SocketAddr, shutting_down: bool, has_room: bool) -> Option<ErrorFields> {
     if !peer.ip().to_canonical().is_loopback() {
         let message = format!(
             "connections from host \"{}\" are not allowed: this endpoint trusts its clients, so it \
@@ -99,7 +99,7 @@ fn refusal(shared: &Shared, peer: SocketAddr, has_room: bool) -> Option<ErrorFie
         let code = sqlstate::INVALID_AUTHORIZATION_SPECIFICATION;
         return Some(ErrorFields::fatal(code, message).with_hint("Connect on the same host."));
     }
-    if shared.shutdown.is_cancelled() {
+    if shutting_down {
         return Some(ErrorFields::fatal(
             sqlstate::CANNOT_CONNECT_NOW,
             "the database system is shutting down",
@@ -134,13 +134,15 @@ async fn connection(shared: Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
         }
     };
     match opening {
-        Ok(Ok(Opening::Startup(startup))) => match refusal(&shared, peer, has_room) {
-            Some(error) => {
-                tracing::info!(%peer, error = %error.message(), "connection refused");
-                session::refuse(&mut client, error).await;
+        Ok(Ok(Opening::Startup(startup))) => {
+            match refusal(peer, shared.shutdown.is_cancelled(), has_room) {
+                Some(error) => {
+                    tracing::info!(%peer, error = %error.message(), "connection refused");
+                    session::refuse(&mut client, error).await;
+                }
+                None => Box::pin(session::run(&shared, client, &startup, peer)).await,
             }
-            None => Box::pin(session::run(&shared, client, &startup, peer)).await,
-        },
+        }
         Ok(Ok(Opening::Cancel { pid, key })) => shared.backends.cancel(pid, &key),
         Ok(Ok(Opening::Gone)) => {}
         Ok(Err(error)) => {
@@ -150,5 +152,41 @@ async fn connection(shared: Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
             }
         }
         Err(_) => tracing::info!(%peer, "the client did not log in in time"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_host_is_trusted() {
+        let refused = |peer: &str, shutting_down, has_room| {
+            let refusal = refusal(peer.parse().unwrap(), shutting_down, has_room);
+            refusal.map(|error| error.code().to_owned())
+        };
+        for peer in [
+            "127.0.0.1:1",
+            "127.8.8.8:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            assert_eq!(refused(peer, false, true), None, "{peer}");
+        }
+        for peer in ["10.0.0.1:1", "[::ffff:10.0.0.1]:1", "[2001:db8::1]:1"] {
+            assert_eq!(
+                refused(peer, true, false).as_deref(),
+                Some("28000"),
+                "{peer}"
+            );
+        }
+        assert_eq!(
+            refused("127.0.0.1:1", true, false).as_deref(),
+            Some("57P03")
+        );
+        assert_eq!(
+            refused("127.0.0.1:1", false, false).as_deref(),
+            Some("53300")
+        );
     }
 }

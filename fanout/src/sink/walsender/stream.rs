@@ -119,6 +119,9 @@ impl<'a> Sending<'a> {
         shutdown: &CancellationToken,
         cancelled: &Notify,
     ) -> io::Result<End<Failure>> {
+        // From here on, and not only while it is waited for: a request to cancel comes once.
+        let mut cancel = std::pin::pin!(cancelled.notified());
+        cancel.as_mut().enable();
         let begin = client.sender.take_pending();
         self.frames.push(begin);
         // The position is told at once, before there is anything to send.
@@ -153,7 +156,7 @@ impl<'a> Sending<'a> {
                 () = sleep_until(wake) => {}
                 () = tokio::task::yield_now(), if work_left => {}
                 () = shutdown.cancelled(), if self.deadline.is_none() => self.shut_down(),
-                () = cancelled.notified(), if open => self.fail(ErrorFields::error(
+                () = cancel.as_mut(), if open => self.fail(ErrorFields::error(
                     sqlstate::QUERY_CANCELED,
                     "canceling statement due to user request",
                 )),

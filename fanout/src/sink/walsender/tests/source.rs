@@ -9,12 +9,16 @@ use pg_proto::wire::{
     ReplicationMode, TransactionStatus,
 };
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use super::super::client::Client;
 use super::super::login::{Login, Opening, open};
 
 /// What was asked, by connection: `connect <user> <database>`, then each statement.
 pub(super) type Asked = Arc<Mutex<Vec<String>>>;
+
+/// What a statement waits for that only a cancel request ends.
+type Cancelled = Arc<Notify>;
 
 /// Serves until the test's runtime ends.
 pub(super) async fn serve() -> (SocketAddr, Asked) {
@@ -23,18 +27,28 @@ pub(super) async fn serve() -> (SocketAddr, Asked) {
     let asked = Asked::default();
     let heard = Arc::clone(&asked);
     tokio::spawn(async move {
+        let cancelled = Cancelled::default();
         while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(connection(socket, Arc::clone(&heard)));
+            tokio::spawn(connection(
+                socket,
+                Arc::clone(&heard),
+                Arc::clone(&cancelled),
+            ));
         }
     });
     (address, asked)
 }
 
-async fn connection(socket: TcpStream, asked: Asked) {
+async fn connection(socket: TcpStream, asked: Asked, cancelled: Cancelled) {
     let (input, output) = socket.into_split();
     let mut client = Client::new(Box::new(input), Box::new(output));
-    let Ok(Opening::Startup(startup)) = open(&mut client).await else {
-        return;
+    let startup = match open(&mut client).await.unwrap() {
+        Opening::Startup(startup) => startup,
+        Opening::Cancel { pid, key } => {
+            assert_eq!((pid, key.as_slice()), (1, &b"keys"[..]));
+            return cancelled.notify_one();
+        }
+        Opening::Gone => return,
     };
     let login = Login::from_startup(&startup).unwrap();
     assert_eq!(login.mode, ReplicationMode::Off);
@@ -64,7 +78,13 @@ async fn connection(socket: TcpStream, asked: Asked) {
         };
         let text = String::from_utf8(text.to_vec()).unwrap();
         asked.lock().push(text.clone());
-        answer(&mut client, &text, &mut status);
+        if text == "SELECT pg_sleep(60)" {
+            cancelled.notified().await;
+            let message = "canceling statement due to user request";
+            client.sender.error(ErrorFields::error("57014", message));
+        } else {
+            answer(&mut client, &text, &mut status);
+        }
         client.sender.ready(status);
     }
 }

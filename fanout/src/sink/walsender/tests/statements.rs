@@ -167,3 +167,25 @@ async fn a_physical_walsender_has_no_sql() {
     let (code, _) = refused(&mut connection, &create("s")).await;
     assert_eq!(code, "55000");
 }
+
+#[tokio::test]
+async fn a_cancel_request_reaches_the_statement_at_the_source() {
+    let harness = Harness::start().await;
+    let mut connection = harness.connect().await;
+    let cancel = connection.cancel_token();
+    let asked = Arc::clone(&harness.asked);
+    let cancelling = tokio::spawn(async move {
+        eventually("the source is asked", || {
+            asked
+                .lock()
+                .iter()
+                .any(|statement| statement.contains("sleep"))
+        })
+        .await;
+        cancel.cancel().await.unwrap();
+    });
+    let (code, _) = refused(&mut connection, "SELECT pg_sleep(60)").await;
+    assert_eq!(code, "57014");
+    cancelling.await.unwrap();
+    run(&mut connection, "SELECT 1").await;
+}

@@ -241,6 +241,30 @@ async fn a_shutdown_waits_until_the_client_has_everything() {
 }
 
 #[tokio::test]
+async fn a_cancel_request_ends_a_stream_and_not_its_session() {
+    let harness = Harness::start().await;
+    let mut connection = harness.connect().await;
+    run(&mut connection, &create("s")).await;
+    let cancel = connection.cancel_token();
+    let start = b"START_REPLICATION SLOT s LOGICAL 0/0 (proto_version '1', publication_names 'p')";
+    connection.send_query_raw(start).await.unwrap();
+    let mut tags = String::new();
+    while !tags.ends_with('Z') {
+        let frame = connection.next_frame().await.unwrap();
+        if tags.is_empty() {
+            eventually("the stream has begun", || {
+                !harness.slots.lock()["s"].holder.is_empty()
+            })
+            .await;
+            cancel.cancel().await.unwrap();
+        }
+        tags.push(char::from(frame.tag()));
+    }
+    assert_eq!(tags.replace('d', ""), "WEZ");
+    run(&mut connection, "DROP_REPLICATION_SLOT s").await;
+}
+
+#[tokio::test]
 async fn a_start_that_is_not_kept_is_an_error_with_the_range() {
     let harness = Harness::start().await;
     let mut connection = harness.connect().await;
