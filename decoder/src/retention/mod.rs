@@ -17,6 +17,8 @@
 mod collector;
 mod decide;
 mod facts;
+mod reason;
 
 pub use collector::{Collected, Retention, RetentionError, Usage};
-pub use decide::{Needs, Policy, Reason, SegmentFacts, Verdict, decide};
+pub use decide::{Needs, Policy, SegmentFacts, Verdict, decide};
+pub use reason::Reason;
