@@ -1,11 +1,13 @@
 //! The commands about slots. Slots live in the decoder's registry; nothing of them is at the source.
 
+use std::error::Error;
 use std::time::Duration;
 
 use pg_proto::Lsn;
 use pg_proto::replication::{CommandOption, SnapshotAction};
 use pg_proto::wire::{ErrorFields, FieldDescription, sqlstate};
 use tokio::time::Instant;
+use tonic::Code;
 
 use super::session::Session;
 use super::upstream::with_causes;
@@ -153,6 +155,12 @@ impl Session<'_> {
                     None => report.with_detail(format!("It is served elsewhere: {holder}")),
                 }
             }
+            // It did answer: it can't do it now.
+            PositionsError::Unavailable { source, .. }
+                if source.code() == Code::Unavailable && source.source().is_none() =>
+            {
+                ErrorFields::error(error.sqlstate(), source.message())
+            }
             PositionsError::Unavailable { source, .. } => {
                 ErrorFields::error(error.sqlstate(), error.to_string())
                     .with_detail(source.message())
@@ -160,7 +168,7 @@ impl Session<'_> {
             }
             other => {
                 let report = ErrorFields::error(other.sqlstate(), other.to_string());
-                match std::error::Error::source(other) {
+                match other.source() {
                     Some(cause) => report.with_detail(with_causes(cause)),
                     None => report,
                 }
