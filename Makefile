@@ -42,8 +42,9 @@ test: servers
 
 .PHONY: acceptance
 acceptance: servers
+	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 14 16 17
 	$(CARGO) build --workspace --bins --release
-	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main $(TESTS)
+	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main -- --include-ignored $(TESTS)
 
 .PHONY: check
 check:

@@ -42,6 +42,10 @@ REVOKE ALL ON decant.secret FROM PUBLIC;
 CREATE OR REPLACE VIEW decant.emission AS SELECT 'locked by transactions that change publications'::text AS note;
 REVOKE ALL ON decant.emission FROM PUBLIC;
 
+-- Set after every message, see decant.emit.
+CREATE SEQUENCE IF NOT EXISTS decant.spacer;
+REVOKE ALL ON decant.spacer FROM PUBLIC;
+
 -- The publications. Settings that change how PostgreSQL prints an expression are fixed.
 CREATE OR REPLACE FUNCTION decant.publication_state() RETURNS jsonb
   LANGUAGE sql STABLE
@@ -99,6 +103,7 @@ DECLARE
   settled CONSTANT boolean := decant.settle(everybody);
   body bytea;
   mac bytea;
+  written pg_lsn;
 BEGIN
   body := convert_to(
     jsonb_build_object(
@@ -111,7 +116,12 @@ BEGIN
     encoding
   );
   SELECT sha256(convert_to(s.secret, 'UTF8') || body) INTO STRICT mac FROM decant.secret s;
-  RETURN pg_logical_emit_message(true, 'decant', convert_to(encode(mac, 'hex'), 'UTF8') || body);
+  written := pg_logical_emit_message(true, 'decant', convert_to(encode(mac, 'hex'), 'UTF8') || body);
+  -- Logical decoding merges a transaction and its subtransactions by position, and takes for a message the end of
+  -- its record, where the next record begins: a row that follows at once in another (sub)transaction could come
+  -- first. The WAL record of a sequence lies between them and is never decoded.
+  PERFORM setval('decant.spacer', 1);
+  RETURN written;
 END
 $emit$;
 

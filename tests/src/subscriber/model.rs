@@ -94,12 +94,12 @@ impl TableModel {
         })
     }
 
-    /// All rows of a table, `schema.name`, in no order.
+    /// A table's rows, `schema.name`, in order of their text.
     pub fn rows(&self, table: &str) -> Vec<Values> {
-        self.tables
-            .get(table)
-            .map(Table::all_rows)
-            .unwrap_or_default()
+        let table = self.tables.get(table);
+        let mut rows = table.map(Table::all_rows).unwrap_or_default();
+        rows.sort_unstable();
+        rows
     }
 
     /// Names of the tables that were seen.

@@ -57,6 +57,11 @@ async fn with_triggers_a_change_counts_from_its_own_place(major: u32) {
         "insert into b values (10); insert into a values (10)",
         "alter publication pub set (publish = 'insert')",
         "insert into a values (11)",
+        // What changes inside of a subtransaction counts behind it too.
+        "alter publication pub drop table b",
+        "begin; insert into b values (12); savepoint s; alter publication pub add table b; release s; \
+         insert into b values (13); savepoint s; alter publication pub drop table b; release s; \
+         insert into b values (14); commit",
     ] {
         stage.source.sql(sql).await;
     }
@@ -68,8 +73,13 @@ async fn with_triggers_a_change_counts_from_its_own_place(major: u32) {
     for subscriber in [subscriber, again] {
         let received = subscriber.stop().await;
         assert_eq!(received.error, None);
-        assert_eq!(received.model.row_count("public.b"), 4);
-        assert_eq!(received.model.row_count("public.a"), 1);
+        let ids = |table| {
+            let rows = received.model.rows(table).into_iter();
+            rows.map(|row| row[0].clone().unwrap_or_default())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids("public.b"), ["13", "2", "3", "8", "9"]);
+        assert_eq!(ids("public.a"), ["11"]);
     }
 }
 

@@ -64,6 +64,21 @@ const STEPS: &[&str] = &[
     "begin; select pg_replication_origin_xact_setup('0/ABCDEF', '2024-01-01 00:00:00+00'); insert into plain (id) values (500); commit",
     "select pg_replication_origin_session_reset()",
     "insert into plain (id) values (501)",
+    "begin; insert into plain (id) values (600); prepare transaction 'kept'",
+    "begin; insert into plain (id) values (601); prepare transaction 'given up'",
+    "insert into plain (id) values (602)",
+    "rollback prepared 'given up'",
+    "commit prepared 'kept'",
+    "begin; insert into plain (id) select generate_series(20000, 22000); savepoint a; insert into plain (id) select generate_series(30000, 32000); rollback to a; savepoint b; insert into plain (id) select generate_series(40000, 42000); alter table plain add g text; insert into plain (id, g) values (700, 'g'); release b; commit",
+    "delete from plain where id between 20000 and 50000",
+    "alter table plain alter column f type text using 'was ' || f; insert into plain (id, f) values (701, 'text')",
+    "alter schema \"Odd Schema\" rename to renamed_schema; insert into renamed_schema.\"Tab \"\"le\" values (3)",
+    "create table parent (id int primary key); create table child (id int primary key, p int references parent); insert into parent values (1); insert into child values (1, 1); truncate parent restart identity cascade",
+    "create table made_as as select 1 as id, 'x'::text as v; drop table made_as",
+    "create table gone (id int primary key); insert into gone values (1); drop table gone",
+    "begin; insert into plain (id) values (702); alter publication selected add table typed; insert into typed (id) values (10); commit",
+    "insert into typed (id) values (11)",
+    "alter publication selected drop table plain; insert into plain (id) values (703)",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,6 +89,24 @@ async fn a_fanout_sends_what_version_15_sends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fanout_sends_what_version_18_sends() {
     compare(18).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `make postgres VERSIONS=14`"]
+async fn a_fanout_sends_what_version_14_sends() {
+    compare(14).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `make postgres VERSIONS=16`"]
+async fn a_fanout_sends_what_version_16_sends() {
+    compare(16).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `make postgres VERSIONS=17`"]
+async fn a_fanout_sends_what_version_17_sends() {
+    compare(17).await;
 }
 
 async fn compare(major: u32) {
@@ -88,7 +121,7 @@ async fn compare(major: u32) {
             .unwrap();
         for slot in slots {
             let sql =
-                format!("CREATE_REPLICATION_SLOT s_{slot} LOGICAL pgoutput (SNAPSHOT 'nothing')");
+                format!("CREATE_REPLICATION_SLOT s_{slot} LOGICAL pgoutput NOEXPORT_SNAPSHOT");
             session.run(&sql).await;
         }
     }
@@ -170,7 +203,12 @@ fn assert_same(what: &str, native: &[Essence], fanout: &[Essence]) {
             "{what}: transaction {number}: native {native:?}, fanout {fanout:?}"
         );
         for (native, fanout) in native.messages.iter().zip(&fanout.messages) {
-            assert_eq!(native, fanout, "{what}: transaction {number}");
+            assert_eq!(native.1, fanout.1, "{what}: transaction {number}");
+            // From version 15 on, BEGIN has the position of the first change that is sent: that is another one
+            // where the decoder's stream has more in this transaction than the subscriber's.
+            if native.1[0] != tag::BEGIN {
+                assert_eq!(native.0, fanout.0, "{what}: transaction {number}");
+            }
         }
     }
     assert_eq!(native.len(), fanout.len(), "{what}: number of transactions");
