@@ -5,8 +5,7 @@ use std::sync::Arc;
 use pg_proto::Oid;
 use storage_format::catalog::{Catalog, Publication, RelationSchema};
 
-use super::{Decision, OidMap, Publications, SelectionSpec, Unsupported, rules};
-use crate::selection::{Actions, TableName};
+use super::{Actions, Decision, OidMap, Publications, SelectionSpec, Unsupported, rules};
 
 /// A selection with its decisions for the relations met so far, under the publications in force.
 #[derive(Debug)]
@@ -115,6 +114,11 @@ pub fn check_supported(spec: &SelectionSpec, catalog: &Catalog) -> Result<(), Ar
             if let Some(refusal) = decision.refusal {
                 return Err(refusal);
             }
+            // There was no row of it yet, so nobody knows whether the list has every column.
+            if schema.is_none() && table.columns.is_some() && spec.lists(&table.schema, &table.name)
+            {
+                return Err(rules::column_list(publication, table));
+            }
         }
     }
     Ok(())
@@ -136,7 +140,11 @@ fn decide(
     oid: Oid,
     schema: Option<&Arc<RelationSchema>>,
 ) -> Decision {
-    if !spec.tables.is_empty() && !schema.is_some_and(|schema| lists(&spec.tables, schema)) {
+    let listed = match schema {
+        Some(schema) => spec.lists(&schema.namespace, &schema.name),
+        None => spec.tables.is_empty(),
+    };
+    if !listed {
         return Decision::default();
     }
     match &spec.publications {
@@ -145,9 +153,4 @@ fn decide(
             rules::decide(names, publications, oid, schema.map(AsRef::as_ref))
         }
     }
-}
-
-fn lists(tables: &[TableName], schema: &RelationSchema) -> bool {
-    let mut tables = tables.iter();
-    tables.any(|table| table.schema == schema.namespace && table.name == schema.name)
 }

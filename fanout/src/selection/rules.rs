@@ -113,6 +113,14 @@ pub(super) const fn unsupported(publication: &Publication) -> Option<Feature> {
     }
 }
 
+/// What is in the way of serving a table through its column list.
+pub(super) fn column_list(publication: &Publication, table: &PublicationTable) -> Arc<Unsupported> {
+    Arc::new(Unsupported {
+        publication: publication.name.clone(),
+        feature: Feature::ColumnList(qualified(table)),
+    })
+}
+
 const fn restrict(actions: Actions, to: Actions) -> Actions {
     actions.without(Actions::ALL.without(to))
 }

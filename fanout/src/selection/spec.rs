@@ -36,6 +36,15 @@ pub struct SelectionSpec {
     pub tables: Vec<TableName>,
 }
 
+impl SelectionSpec {
+    /// Whether a table of this name is meant, as far as tables were named.
+    #[must_use]
+    pub fn lists(&self, schema: &str, name: &str) -> bool {
+        let mut tables = self.tables.iter();
+        self.tables.is_empty() || tables.any(|table| table.schema == schema && table.name == name)
+    }
+}
+
 impl From<&TableName> for proto::v1::TableName {
     fn from(table: &TableName) -> Self {
         Self {

@@ -192,6 +192,14 @@ fn what_concerns_a_whole_publication_is_refused_at_once() {
         ..of(&["c"])
     };
     assert_eq!(check_supported(&elsewhere, &catalog), Ok(()));
+    let mut unknown = listing("c", &["id", "second"]);
+    assert_eq!(
+        check_supported(&of(&["c"]), &self::catalog(&[unknown.clone()])),
+        Ok(())
+    );
+    unknown.tables[0].relation = Oid(9);
+    let refusal = check_supported(&of(&["c"]), &self::catalog(&[unknown])).unwrap_err();
+    assert_eq!(refusal.publication, "c");
 }
 
 #[test]

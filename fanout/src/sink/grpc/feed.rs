@@ -94,7 +94,8 @@ impl Feed {
         if self.batcher.is_empty() {
             let position = self.stream.position();
             self.sent(position);
-            let last = advance == Advance::End && position > *told;
+            // The last message of a stream that ends says how far it went, also if there was nothing.
+            let last = advance == Advance::End;
             if last || (position > *told && last_message.elapsed() >= PROGRESS_INTERVAL) {
                 *told = position;
                 *last_message = Instant::now();
