@@ -6,6 +6,7 @@ mod main {
     mod bad_input;
     mod catalog;
     mod crash;
+    mod decctl;
     mod endpoint;
     mod harness;
     mod idle;

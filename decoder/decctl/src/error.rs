@@ -34,9 +34,9 @@ pub(crate) enum Error {
         #[source]
         source: tonic::transport::Error,
     },
-    /// A service refused.
+    /// A service refused. Its message says all that the status does, so that is no further cause.
     #[error("{}", .0.message())]
-    Refused(#[from] Box<tonic::Status>),
+    Refused(Box<tonic::Status>),
     /// The source database can't be reached.
     #[error("cannot connect to the source database")]
     Connect(#[source] pg_client::ConnectError),

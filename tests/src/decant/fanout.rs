@@ -28,6 +28,11 @@ impl Fanout {
         self.postgres_port
     }
 
+    /// The gRPC address as the configuration has it.
+    pub fn grpc_address(&self) -> String {
+        format!("127.0.0.1:{}", self.grpc_port)
+    }
+
     /// The gRPC address.
     pub fn grpc_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.grpc_port)

@@ -2,6 +2,7 @@
 
 use tests::scale::patience;
 use tests::subscriber::{GrpcSubscriber, Keep, from_lsn};
+use tests::workload::{PGBENCH_TABLES, Pgbench, fill_pgbench_tables};
 use tests::{Cluster, Decant};
 
 use super::stage::Stage;
@@ -108,4 +109,22 @@ async fn the_source_may_be_last() {
     stage.decant.wait_until_streaming().await;
     stage.source.sql("insert into t values (2)").await;
     assert_rows(&stage, &grpc).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_in_the_middle_of_a_run_loses_nothing() {
+    let mut stage = Stage::with_pgbench(15, 1).await;
+    let grpc = stage.grpc_subscriber(0, Keep::Rows);
+    fill_pgbench_tables(&stage.source, 1);
+    let pgbench = Pgbench::start(&stage.source, 4, 4_000);
+    for _ in 0..3 {
+        stage.decant.stop_decoder().await;
+        stage.decant.start_decoder().await;
+        stage.decant.stop_fanout(0).await;
+        stage.decant.restart_fanout(0).await;
+    }
+    pgbench.finish(patience()).await;
+    let end = stage.settle().await;
+    grpc.wait_for(end, patience()).await;
+    grpc.assert_contents(&stage.source, &PGBENCH_TABLES).await;
 }
