@@ -170,6 +170,11 @@ impl Session {
         self.send(b'd', content).await
     }
 
+    /// The socket, and what was read from it and not used yet: for whoever reads the rest another way.
+    pub fn into_parts(self) -> (TcpStream, BytesMut) {
+        (self.stream, self.buffer)
+    }
+
     async fn send(&mut self, kind: u8, body: &[u8]) -> Result<(), SqlError> {
         let mut frame = BytesMut::with_capacity(body.len() + 5);
         frame.put_u8(kind);

@@ -1,0 +1,71 @@
+//! CPU time of processes, from `/proc`.
+
+/// User and system time of a process with all its threads, also those that have ended, in seconds. 0 if it is gone.
+pub fn of_process(id: u32) -> f64 {
+    of_stat_file(&format!("/proc/{id}/stat"))
+}
+
+/// The same for this process.
+pub fn of_this_process() -> f64 {
+    of_process(std::process::id())
+}
+
+/// The same for those threads of a process that have a name.
+pub fn of_threads(id: u32, name: &str) -> f64 {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{id}/task")) else {
+        return 0.0;
+    };
+    let named = threads.flatten().filter(|thread| {
+        let comm = std::fs::read_to_string(thread.path().join("comm"));
+        comm.is_ok_and(|comm| comm.trim_end() == name)
+    });
+    named
+        .map(|thread| of_stat_file(&thread.path().join("stat").to_string_lossy()))
+        .sum()
+}
+
+/// The sum over several processes.
+pub fn of_processes(ids: &[u32]) -> f64 {
+    ids.iter().map(|id| of_process(*id)).sum()
+}
+
+fn of_stat_file(path: &str) -> f64 {
+    let stat = std::fs::read_to_string(path).unwrap_or_default();
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "ticks since the process began are few"
+    )]
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    ticks(&stat).unwrap_or(0.0) / per_second
+}
+
+/// utime and stime: the 14th and 15th field. The name, which may hold blanks, is in parentheses before them.
+fn ticks(stat: &str) -> Option<f64> {
+    let rest = stat.rsplit_once(')')?.1;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_parentheses_does_not_shift_the_fields() {
+        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
+        assert_eq!(ticks(stat), Some(11.0 + 12.0));
+    }
+
+    #[test]
+    fn work_takes_time() {
+        let before = of_this_process();
+        let mut sum = 0_u64;
+        while of_this_process() < before + 0.02 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(sum > 0);
+        assert_eq!(of_process(u32::MAX), 0.0);
+    }
+}

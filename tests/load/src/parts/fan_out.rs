@@ -1,0 +1,306 @@
+//! Many subscribers of everything.
+
+use pg_proto::Lsn;
+
+use crate::drain::{Plan, Server};
+use crate::loopback::{self, Sender};
+use crate::measure::{Run, count, drain, say};
+use crate::outcome::{Chart, Outcome, Table, Target};
+use crate::scale::Scale;
+use crate::stage::{ROWS_PER_TRANSACTION, Stage};
+
+const ABOUT: &str = "A backlog of rows of about 150 bytes, 100 in a transaction, is read by N subscribers of everything at the same \
+    time: text, protocol version 1. *Loopback* is a sender without any logic that writes as many bytes to as many of the same \
+    receivers from one buffer: what this machine can carry. Source CPU is that of the walsenders: one for each native \
+    subscriber, one for the decoder.";
+
+const SUBSCRIBERS: [usize; 4] = [1, 4, 16, 64];
+/// The number that the targets are about.
+const AIM: usize = 16;
+const ROWS: u64 = 1_000_000;
+/// Parts of the full backlog for the growth with rows.
+const SMALLER: [u64; 2] = [100, 10];
+/// The live run is so much smaller than the backlog.
+const LIVE_SHARE: u64 = 4;
+
+/// Rows that wait, and slots in front of them at both sides.
+struct Backlog {
+    slots: String,
+    rows: u64,
+    end: Lsn,
+}
+
+/// The three runs with one number of subscribers.
+struct Measured {
+    native: Run,
+    decant: Run,
+    loopback: Run,
+}
+
+pub(super) async fn run(scale: Scale) -> Outcome {
+    let numbers = scale.subscribers(&SUBSCRIBERS);
+    let most = *numbers.last().expect("there is a number");
+    let mut stage = Stage::start(1).await;
+    let mut next_row = 0;
+    let mut growth = Vec::new();
+    for divisor in SMALLER {
+        let rows = scale.rows(ROWS / divisor);
+        let backlog = make(&stage, &format!("b{divisor}"), &mut next_row, rows, 1).await;
+        let native = native(&stage, &backlog, 1).await;
+        let decant = decant(&mut stage, &backlog, 1).await;
+        growth.push((rows, native, decant));
+        stage.drop_native_slots(&backlog.slots).await;
+    }
+    let backlog = make(&stage, "all", &mut next_row, scale.rows(ROWS), most).await;
+    let mut measured = Vec::new();
+    for subscribers in numbers {
+        let native = native(&stage, &backlog, subscribers).await;
+        let decant = decant(&mut stage, &backlog, subscribers).await;
+        let loopback = loopback(&decant).await;
+        measured.push(Measured {
+            native,
+            decant,
+            loopback,
+        });
+    }
+    stage.drop_native_slots(&backlog.slots).await;
+    let first = &measured[0];
+    growth.push((backlog.rows, first.native.clone(), first.decant.clone()));
+    let rows = scale.rows(ROWS / LIVE_SHARE);
+    let alone = live(&mut stage, "live_one", &mut next_row, rows, 1).await;
+    let together = live(&mut stage, "live_most", &mut next_row, rows, most).await;
+    outcome(&measured, &growth, (alone, together), rows)
+}
+
+/// Fills the table behind new slots, and waits until Decant's log has it.
+async fn make(
+    stage: &Stage,
+    slots: &str,
+    next_row: &mut u64,
+    rows: u64,
+    subscribers: usize,
+) -> Backlog {
+    say(&format!("a backlog of {rows} rows"));
+    stage.create_native_slots(slots, subscribers).await;
+    stage.create_decant_slots(slots, subscribers).await;
+    let end = stage.fill(0, *next_row, rows, ROWS_PER_TRANSACTION).await;
+    *next_row += rows;
+    stage.wait_until_durable(end).await;
+    Backlog {
+        slots: slots.to_owned(),
+        rows,
+        end,
+    }
+}
+
+fn plan(server: Server, backlog: &Backlog, subscribers: usize) -> Plan {
+    Plan::new(server, &backlog.slots, "everything", subscribers)
+}
+
+async fn native(stage: &Stage, backlog: &Backlog, subscribers: usize) -> Run {
+    say(&format!("{subscribers} native"));
+    let plan = plan(stage.native(), backlog, subscribers);
+    let run = drain(&plan, backlog.end, async || stage.native_walsenders().await).await;
+    check(&run, backlog.rows)
+}
+
+async fn decant(stage: &mut Stage, backlog: &Backlog, subscribers: usize) -> Run {
+    say(&format!("{subscribers} through Decant"));
+    let plan = plan(stage.fanout(0), backlog, subscribers);
+    let fanout = stage.decant.fanout(0).process().id();
+    let run = drain(&plan, backlog.end, async || vec![fanout]).await;
+    check(&run, backlog.rows)
+}
+
+/// A sender without logic with the same connections, receivers, rows and bytes.
+async fn loopback(like: &Run) -> Run {
+    let connections = like.connections;
+    let rows = like.report.rows / connections as u64;
+    let frame_bytes = usize::try_from(like.report.bytes / like.report.rows).unwrap_or(0);
+    say(&format!("{connections} by loopback alone"));
+    let sender = Sender::start(connections, rows, frame_bytes);
+    let port = sender.port();
+    let plan = Plan::new(Server::Postgres { port }, "none", "none", connections);
+    let run = drain(&plan, loopback::END, async || vec![std::process::id()]).await;
+    sender.join();
+    check(&run, rows)
+}
+
+fn check(run: &Run, rows: u64) -> Run {
+    assert_eq!(
+        run.report.rows,
+        rows * run.connections as u64,
+        "every receiver gets every row once"
+    );
+    run.clone()
+}
+
+/// CPU time of the source's walsender while rows go all the way to the subscribers at once.
+async fn live(
+    stage: &mut Stage,
+    slots: &str,
+    next_row: &mut u64,
+    rows: u64,
+    subscribers: usize,
+) -> f64 {
+    say(&format!("{subscribers} live"));
+    stage.create_decant_slots(slots, subscribers).await;
+    let plan = Plan::new(stage.fanout(0), slots, "everything", subscribers);
+    let mut drainer = crate::drainer::Drainer::connect(&plan).await;
+    drainer.go().await;
+    stage.decant.stop_decoder().await;
+    let end = stage.fill(0, *next_row, rows, ROWS_PER_TRANSACTION).await;
+    *next_row += rows;
+    stage.decant.start_decoder().await;
+    let report = drainer.receive_until(end).await;
+    assert_eq!(report.rows, rows * subscribers as u64);
+    crate::cpu::of_processes(&stage.decoder_walsender().await)
+}
+
+fn outcome(
+    measured: &[Measured],
+    growth: &[(u64, Run, Run)],
+    (alone, together): (f64, f64),
+    live_rows: u64,
+) -> Outcome {
+    let aim = measured
+        .iter()
+        .find(|run| run.native.connections == AIM)
+        .or(measured.last())
+        .expect("there was a run");
+    let n = aim.native.connections;
+    let most = measured.last().map_or(1, |run| run.native.connections);
+    let sum = aim.decant.rows_per_second();
+    Outcome {
+        about: ABOUT.to_owned(),
+        tables: vec![speeds(measured), costs(measured), rows_table(growth)],
+        charts: charts(measured, growth),
+        targets: vec![
+            Target::at_least(
+                format!("rows/s in sum, Decant / native, N = {n}"),
+                sum / aim.native.rows_per_second(),
+                15.0,
+                "",
+            ),
+            Target::at_least(
+                format!("rows/s in sum, Decant / loopback, N = {n}"),
+                sum / aim.loopback.rows_per_second(),
+                0.4,
+                "",
+            ),
+            Target::at_most(
+                format!("fanout CPU per delivered row, N = {n}"),
+                aim.decant.server_us(),
+                0.15,
+                "us",
+            ),
+            Target::at_most(
+                format!("source CPU with Decant, N = {most} / N = 1"),
+                together / alone,
+                1.1,
+                "",
+            ),
+        ],
+        notes: vec![format!(
+            "Source CPU with Decant was measured live, {live_rows} rows from the source to the receivers at once: \
+             {:.2} us/row with 1 subscriber, {:.2} us/row with {most}.",
+            alone * 1e6 / count(live_rows),
+            together * 1e6 / count(live_rows)
+        )],
+        ..Outcome::default()
+    }
+}
+
+fn speeds(measured: &[Measured]) -> Table {
+    let mut table = Table::new(
+        "Speed, rows/s of all subscribers together",
+        &["N", "native", "Decant", "Decant / native", "loopback", "Decant / loopback", "Decant MB/s"],
+    );
+    for Measured {
+        native,
+        decant,
+        loopback,
+    } in measured
+    {
+        let sum = decant.rows_per_second();
+        table.row([
+            native.connections.into(),
+            native.rows_per_second().into(),
+            sum.into(),
+            (sum / native.rows_per_second()).into(),
+            loopback.rows_per_second().into(),
+            (sum / loopback.rows_per_second()).into(),
+            decant.megabytes_per_second().into(),
+        ]);
+    }
+    table
+}
+
+fn costs(measured: &[Measured]) -> Table {
+    let mut table = Table::new(
+        "CPU time per delivered row, us",
+        &["N", "native walsenders", "fanout", "loopback sender", "receivers, native", "receivers, Decant"],
+    );
+    for Measured {
+        native,
+        decant,
+        loopback,
+    } in measured
+    {
+        table.row([
+            native.connections.into(),
+            native.server_us().into(),
+            decant.server_us().into(),
+            loopback.server_us().into(),
+            native.receiver_us().into(),
+            decant.receiver_us().into(),
+        ]);
+    }
+    table
+}
+
+fn rows_table(growth: &[(u64, Run, Run)]) -> Table {
+    let mut table = Table::new(
+        "One subscriber and a growing backlog",
+        &["rows", "native, s", "Decant, s", "native CPU, s", "fanout CPU, s"],
+    );
+    for (rows, native, decant) in growth {
+        table.row([
+            (*rows).into(),
+            native.report.seconds.into(),
+            decant.report.seconds.into(),
+            native.server_cpu.into(),
+            decant.server_cpu.into(),
+        ]);
+    }
+    table
+}
+
+fn charts(measured: &[Measured], growth: &[(u64, Run, Run)]) -> Vec<Chart> {
+    let cost = |pick: fn(&Measured) -> &Run| -> Vec<(f64, f64)> {
+        let point = |found: &Measured| (count(found.native.connections as u64), pick(found).server_cpu);
+        measured.iter().map(point).collect()
+    };
+    let grown = |pick: fn(&(u64, Run, Run)) -> f64| -> Vec<(f64, f64)> {
+        growth.iter().map(|found| (count(found.0), pick(found))).collect()
+    };
+    vec![
+        Chart::new(
+            "cost_by_subscribers",
+            "Cost of serving the backlog, by number of subscribers",
+            "subscribers",
+            "servers' CPU, s",
+        )
+        .with("native walsenders", cost(|found| &found.native))
+        .with("fanout", cost(|found| &found.decant))
+        .with("loopback sender", cost(|found| &found.loopback)),
+        Chart::new(
+            "time_by_rows",
+            "Time for one subscriber, by size of the backlog",
+            "rows",
+            "seconds",
+        )
+        .with("native", grown(|found| found.1.report.seconds))
+        .with("Decant", grown(|found| found.2.report.seconds)),
+    ]
+}
