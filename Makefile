@@ -11,6 +11,7 @@ help:
 	@echo "make demo        everything once, on a private PostgreSQL (KEEP=1 leaves it running)"
 	@echo "make test        unit, property, golden and integration tests on real PostgreSQL servers"
 	@echo "make acceptance  the same at full size: 200,000 transactions, rows by the million"
+	@echo "make bench       native slots and Decant, measured side by side (BENCH=\"fan_out latency\", SCALE=0.1)"
 	@echo "make check       formatting, lints, documentation"
 	@echo "make postgres    fetch PostgreSQL servers for the tests (VERSIONS=\"16 17 18\")"
 
@@ -45,6 +46,15 @@ acceptance: servers
 	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 14 16 17
 	$(CARGO) build --workspace --bins --release
 	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main -- --include-ignored $(TESTS)
+
+# Figures to $(TARGET)/bench/results.json, text and charts to tests/load. Targets are about SCALE=1 on a machine that
+# does nothing else.
+SCALE ?= 1
+.PHONY: bench
+bench: tools
+	$(CARGO) build --workspace --bins --release
+	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(abspath $(TARGET))/release/bench $(BENCH) \
+		--scale $(SCALE) --results $(abspath $(TARGET))/bench/results.json --report tests/load/RESULTS.md
 
 .PHONY: check
 check:

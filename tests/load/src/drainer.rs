@@ -49,7 +49,9 @@ impl Drainer {
         };
         drainer.say(&serde_json::to_string(plan).expect("a plan is JSON"));
         drainer
-            .wait("connects", |event| matches!(event, Event::Ready).then_some(()))
+            .wait("connects", |event| {
+                matches!(event, Event::Ready).then_some(())
+            })
             .await;
         drainer
     }
@@ -91,13 +93,18 @@ impl Drainer {
     }
 
     fn say(&mut self, line: &str) {
-        let input = self.input.as_mut().expect("it is open until this is dropped");
+        let input = self
+            .input
+            .as_mut()
+            .expect("it is open until this is dropped");
         writeln!(input, "{line}").expect("the receivers' program runs");
     }
 
     async fn wait_for_start(&mut self) {
-        self.wait("starts", |event| matches!(event, Event::Started).then_some(()))
-            .await;
+        self.wait("starts", |event| {
+            matches!(event, Event::Started).then_some(())
+        })
+        .await;
     }
 
     async fn wait_for_report(&mut self) -> Report {

@@ -12,17 +12,24 @@
 //!
 //! What is wrong panics: this is test code.
 
-#![allow(clippy::missing_panics_doc, reason = "a benchmark that fails panics, everywhere")]
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a benchmark that fails panics, everywhere"
+)]
 
+pub mod backlog;
 pub mod cpu;
 pub mod drain;
 pub mod drainer;
 pub mod loopback;
 pub mod machine;
 pub mod measure;
+pub mod memory;
 pub mod outcome;
 pub mod parts;
+pub mod player;
 pub mod report;
 pub mod results;
 pub mod scale;
 pub mod stage;
+pub mod writer;

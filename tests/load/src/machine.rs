@@ -2,7 +2,8 @@
 
 /// The processor, its number, memory and the kernel, on one line.
 pub fn describe() -> String {
-    let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned());
+    let cpu =
+        field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let memory: u64 = field("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse().ok())

@@ -47,14 +47,20 @@ impl From<f64> for Cell {
 }
 
 impl From<usize> for Cell {
-    #[expect(clippy::cast_precision_loss, reason = "counts that are shown to people")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts that are shown to people"
+    )]
     fn from(value: usize) -> Self {
         Self::Number(value as f64)
     }
 }
 
 impl From<u64> for Cell {
-    #[expect(clippy::cast_precision_loss, reason = "counts that are shown to people")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts that are shown to people"
+    )]
     fn from(value: u64) -> Self {
         Self::Number(value as f64)
     }
@@ -207,6 +213,9 @@ mod tests {
     #[test]
     fn a_target_is_written_with_its_relation() {
         let text = serde_json::to_string(&Target::at_most("a", 1.0, 2.0, "us")).unwrap();
-        assert!(text.contains(r#""relation":"<=","target":2.0,"met":true"#), "{text}");
+        assert!(
+            text.contains(r#""relation":"<=","target":2.0,"met":true"#),
+            "{text}"
+        );
     }
 }

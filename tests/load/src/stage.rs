@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use pg_proto::Lsn;
-use proto::v1::{CreateSlotRequest, LogStatus};
+use proto::v1::{CreateSlotRequest, WatchHeadRequest};
 use tests::{Cluster, Decant, postgres, wait_until};
 use tokio::time::Instant;
 
@@ -38,9 +38,25 @@ declare
   n bigint := 0;
 begin
   while n < row_count loop
-    execute format('insert into %I select i, i % 1000, (i % 100000)::numeric / 100, clock_timestamp(), '
+    execute format('insert into %I select i, i %% 1000, (i %% 100000)::numeric / 100, clock_timestamp(), '
       'md5(i::text) || md5((i + 1)::text) from generate_series($1, $2) i', into_table)
       using first + n, first + least(n + per_transaction, row_count) - 1;
+    commit;
+    n := n + per_transaction;
+  end loop;
+end $$";
+
+/// The same for several tables `rows_0 …`, in turn: each transaction has rows of one of them, as many as are asked for.
+const MIX: &str = "
+create procedure bench_mix(tables int, row_count bigint, per_transaction int)
+language plpgsql as $$
+declare
+  n bigint := 0;
+begin
+  while n < row_count loop
+    execute format('insert into rows_%s select i, i %% 1000, (i %% 100000)::numeric / 100, clock_timestamp(), '
+      'md5(i::text) || md5((i + 1)::text) from generate_series($1, $2) i', n / per_transaction % tables)
+      using n, least(n + per_transaction, row_count) - 1;
     commit;
     n := n + per_transaction;
   end loop;
@@ -87,6 +103,7 @@ impl Stage {
             .sql(&format!("create publication everything for table {all}"))
             .await;
         source.sql(FILL).await;
+        source.sql(MIX).await;
         let mut decant = Decant::new(&source);
         // The product's own defaults, not those of the tests.
         decant.set("log.segment_bytes", 64 << 20);
@@ -158,6 +175,15 @@ impl Stage {
         self.end_of_wal().await
     }
 
+    /// Inserts rows into the first `tables` tables in turn; the position behind the last commit.
+    pub async fn mix(&self, tables: usize, rows: u64, per_transaction: u64) -> Lsn {
+        let mut session = self.source.session().await;
+        session.run("set synchronous_commit = off").await;
+        let call = format!("call bench_mix({tables}, {rows}, {per_transaction})");
+        session.run(&call).await;
+        self.end_of_wal().await
+    }
+
     /// The position behind everything that has committed, once it is on disk.
     pub async fn end_of_wal(&self) -> Lsn {
         let mut session = self.source.session().await;
@@ -189,34 +215,6 @@ impl Stage {
             .collect()
     }
 
-    /// The decoder's account of the log.
-    pub async fn log_status(&self) -> LogStatus {
-        self.decant.status().await.log.unwrap_or_default()
-    }
-
-    /// Waits until the log is durable up to a position; when that was.
-    pub async fn wait_until_durable(&self, end: Lsn) -> Instant {
-        let mut control = self.decant.control().await;
-        let request = proto::v1::WatchHeadRequest {};
-        let head = control.watch_head(request).await;
-        let mut head = head
-            .unwrap_or_else(|status| panic!("the decoder tells no head: {status}"))
-            .into_inner();
-        let wait = async {
-            loop {
-                let next = head.message().await;
-                match next.unwrap_or_else(|status| panic!("no head any more: {status}")) {
-                    Some(head) if head.durable_lsn >= end.0 => return Instant::now(),
-                    Some(_) => {}
-                    None => panic!("the decoder ended"),
-                }
-            }
-        };
-        tokio::time::timeout(DEADLINE, wait)
-            .await
-            .unwrap_or_else(|_| panic!("the log is not durable up to {end} within {DEADLINE:?}"))
-    }
-
     /// Waits until every finished segment is sealed.
     pub async fn wait_until_sealed(&self) {
         wait_until("all finished segments are sealed", DEADLINE, async || {
@@ -236,4 +234,27 @@ pub fn major() -> u32 {
     let wanted = std::env::var("BENCH_POSTGRES").ok();
     let wanted = wanted.map(|text| text.parse().expect("BENCH_POSTGRES is a major version"));
     wanted.unwrap_or_else(postgres::newest_complete)
+}
+
+/// Waits until the log is durable up to a position; when that was.
+pub async fn wait_until_durable(decant: &Decant, end: Lsn) -> Instant {
+    let mut control = decant.control().await;
+    let request = WatchHeadRequest {};
+    let head = control.watch_head(request).await;
+    let mut head = head
+        .unwrap_or_else(|status| panic!("the decoder tells no head: {status}"))
+        .into_inner();
+    let wait = async {
+        loop {
+            let next = head.message().await;
+            match next.unwrap_or_else(|status| panic!("no head any more: {status}")) {
+                Some(head) if head.durable_lsn >= end.0 => return Instant::now(),
+                Some(_) => {}
+                None => panic!("the decoder ended"),
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, wait)
+        .await
+        .unwrap_or_else(|_| panic!("the log is not durable up to {end} within {DEADLINE:?}"))
 }

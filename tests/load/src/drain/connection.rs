@@ -22,8 +22,6 @@ use super::{Plan, Subscription};
 const READ_BYTES: usize = 256 << 10;
 /// Reads before timers and commands get their turn.
 const READS_PER_TURN: usize = 16;
-/// How often the server is asked where it stands when the end is waited for.
-const ASK_EVERY: Duration = Duration::from_millis(50);
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -61,6 +59,7 @@ pub(super) struct Connection {
     watch: Watch,
     confirm: bool,
     status_interval: Duration,
+    ask_interval: Duration,
     record: Option<File>,
 }
 
@@ -83,6 +82,7 @@ impl Connection {
             watch,
             confirm: plan.confirm,
             status_interval: Duration::from_millis(plan.status_interval_ms),
+            ask_interval: Duration::from_millis(plan.ask_interval_ms),
             record,
         };
         let early = std::mem::take(&mut connection.held);
@@ -103,7 +103,11 @@ impl Connection {
         let mut next_status = Instant::now() + self.status_interval;
         loop {
             let waits = self.watch.note(self.tally.lock().position);
-            let pause = if waits { ASK_EVERY } else { self.status_interval };
+            let pause = if waits {
+                self.ask_interval
+            } else {
+                self.status_interval
+            };
             next_status = next_status.min(Instant::now() + pause);
             if Instant::now() >= next_status {
                 self.send_status(waits).await?;

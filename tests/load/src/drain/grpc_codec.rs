@@ -102,9 +102,8 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 impl Tally {
     fn response(&mut self, (number, _, value): Field<'_>) -> Option<()> {
         match number {
-            1 => Fields(value).try_for_each(|(_, _, part)| {
-                Fields(part).try_for_each(|field| self.part(field))
-            }),
+            1 => Fields(value)
+                .try_for_each(|(_, _, part)| Fields(part).try_for_each(|field| self.part(field))),
             2 => {
                 let (_, lsn, _) = Fields(value).find(|(number, _, _)| *number == 1)?;
                 self.position = self.position.max(Lsn(lsn));

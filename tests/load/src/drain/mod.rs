@@ -18,6 +18,8 @@
 //! < {"Report": …}
 //! ```
 //!
+//! `mark` and `until` may come again.
+//!
 //! It ends, and hangs up, when its input ends: until then the other side's processes are there to be looked at.
 
 mod connection;
@@ -52,6 +54,8 @@ pub struct Plan {
     pub confirm: bool,
     /// Time between two status updates that nobody asked for.
     pub status_interval_ms: u64,
+    /// Time between two questions to the server where it stands, while an end is waited for.
+    pub ask_interval_ms: u64,
     /// Keeps the first connection's CopyData frames in a file.
     pub record: Option<PathBuf>,
 }
@@ -83,6 +87,8 @@ pub struct Subscription {
 /// PostgreSQL's `wal_receiver_status_interval`.
 const STATUS_INTERVAL_MS: u64 = 10_000;
 
+const ASK_INTERVAL_MS: u64 = 50;
+
 impl Plan {
     /// A plan for `connections` streams of one publication, with slots that are named `<prefix>_<number>`.
     pub fn new(server: Server, prefix: &str, publication: &str, connections: usize) -> Self {
@@ -98,6 +104,7 @@ impl Plan {
             latencies: false,
             confirm: false,
             status_interval_ms: STATUS_INTERVAL_MS,
+            ask_interval_ms: ASK_INTERVAL_MS,
             record: None,
         }
     }

@@ -41,7 +41,10 @@ pub fn run() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the conversation is on standard output")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the conversation is on standard output"
+)]
 fn say(event: &Event) {
     println!("{}", serde_json::to_string(event).unwrap_or_default());
     // Ignored: who does not listen any more ends this program.
@@ -51,20 +54,23 @@ fn say(event: &Event) {
 /// One connection's view of the end that is waited for.
 pub(super) struct Watch {
     until: watch::Receiver<Option<Lsn>>,
-    finished: Option<mpsc::UnboundedSender<Instant>>,
+    finished: mpsc::UnboundedSender<Instant>,
+    /// The end that was reached last.
+    reached: Option<Lsn>,
 }
 
 impl Watch {
-    /// Whether the end is waited for and not reached at `position`; says so when it is.
+    /// Whether an end is waited for and not reached at `position`; says so once when it is.
     pub(super) fn note(&mut self, position: Lsn) -> bool {
         let until = *self.until.borrow();
-        let Some(until) = until else { return false };
-        if position < until {
-            return self.finished.is_some();
-        }
-        if let Some(finished) = self.finished.take() {
-            // Ignored: nobody waits any more.
-            let _ = finished.send(Instant::now());
+        match until {
+            Some(end) if position < end => return true,
+            Some(_) if self.reached != until => {
+                self.reached = until;
+                // Ignored: nobody waits any more.
+                let _ = self.finished.send(Instant::now());
+            }
+            _ => {}
         }
         false
     }
@@ -165,9 +171,7 @@ async fn log_in(plan: &Plan) -> Result<Vec<Session>, Failure> {
     Ok(sessions)
 }
 
-async fn one_of<T: 'static>(
-    tasks: &mut JoinSet<Result<T, Failure>>,
-) -> Result<Option<T>, Failure> {
+async fn one_of<T: 'static>(tasks: &mut JoinSet<Result<T, Failure>>) -> Result<Option<T>, Failure> {
     match tasks.join_next().await {
         None => Ok(None),
         Some(Ok(result)) => result.map(Some),
@@ -183,7 +187,9 @@ impl Streams {
         let new_tally = || Tally::new(plan.latencies);
         let count = plan.subscriptions.len();
         let mut streams = Self {
-            tallies: (0..count).map(|_| Arc::new(Mutex::new(new_tally()))).collect(),
+            tallies: (0..count)
+                .map(|_| Arc::new(Mutex::new(new_tally())))
+                .collect(),
             tasks: JoinSet::new(),
             until,
             finished,
@@ -194,7 +200,8 @@ impl Streams {
         };
         let watch = || Watch {
             until: until_receiver.clone(),
-            finished: Some(finished_sender.clone()),
+            finished: finished_sender.clone(),
+            reached: None,
         };
         if let Server::Grpc { url } = &plan.server {
             for (subscription, tally) in plan.subscriptions.iter().zip(&streams.tallies) {
@@ -221,9 +228,10 @@ impl Streams {
         Ok(streams)
     }
 
-    fn set_end(&self, line: &str) -> Result<(), Failure> {
+    fn set_end(&mut self, line: &str) -> Result<(), Failure> {
         let until = line.strip_prefix("until ").and_then(|lsn| lsn.parse().ok());
         let until = until.ok_or_else(|| Failure::Refused(format!("the command {line:?}")))?;
+        self.finished_count = 0;
         self.until.send_replace(Some(until));
         Ok(())
     }
@@ -273,8 +281,11 @@ impl Streams {
             report.bytes += tally.bytes;
             report.commits += tally.commits;
             if let Some(first) = tally.first_row {
-                report.first_row_at = Some(report.first_row_at.map_or(first.0, |at| at.min(first.0)));
-                report.first_row_seconds.push(seconds_between(self.began_at, first));
+                report.first_row_at =
+                    Some(report.first_row_at.map_or(first.0, |at| at.min(first.0)));
+                report
+                    .first_row_seconds
+                    .push(seconds_between(self.began_at, first));
             }
         }
         report

@@ -44,7 +44,10 @@ mod tests {
         let mut values: Vec<u32> = (1..=1_000).rev().collect();
         let found = Quantiles::of(&mut values);
         assert_eq!((found.p50, found.p99), (500.0, 990.0));
-        assert_eq!((found.p999, found.max, found.count), (999.0, 1_000.0, 1_000));
+        assert_eq!(
+            (found.p999, found.max, found.count),
+            (999.0, 1_000.0, 1_000)
+        );
         assert_eq!(Quantiles::of(&mut [7]).p999, 7.0);
         assert_eq!(Quantiles::of(&mut []), Quantiles::default());
     }

@@ -1,6 +1,16 @@
 //! What is measured: one file for each part, which sets up what it needs and leaves nothing behind.
 
+mod catch_up;
+mod distinct;
 mod fan_out;
+mod grpc;
+mod idle;
+mod ingest;
+mod large;
+mod latency;
+mod seek;
+mod selective;
+mod storage;
 
 use crate::machine;
 use crate::outcome::Outcome;
@@ -8,13 +18,35 @@ use crate::scale::Scale;
 use crate::stage;
 
 /// All parts, in the order in which they are run and shown.
-pub const NAMES: [&str; 1] = ["fan_out"];
+pub const NAMES: [&str; 11] = [
+    "fan_out",
+    "ingest",
+    "selective",
+    "distinct",
+    "latency",
+    "large",
+    "catch_up",
+    "idle",
+    "storage",
+    "seek",
+    "grpc",
+];
 
 /// Runs one part.
 pub async fn run(name: &str, scale: Scale) -> Outcome {
     let load_before = machine::load_average();
     let mut outcome = match name {
         "fan_out" => Box::pin(fan_out::run(scale)).await,
+        "ingest" => Box::pin(ingest::run(scale)).await,
+        "selective" => Box::pin(selective::run(scale)).await,
+        "distinct" => Box::pin(distinct::run(scale)).await,
+        "latency" => Box::pin(latency::run(scale)).await,
+        "large" => Box::pin(large::run(scale)).await,
+        "catch_up" => Box::pin(catch_up::run(scale)).await,
+        "idle" => Box::pin(idle::run(scale)).await,
+        "storage" => Box::pin(storage::run(scale)).await,
+        "seek" => Box::pin(seek::run(scale)).await,
+        "grpc" => Box::pin(grpc::run(scale)).await,
         _ => panic!("there is no part {name}"),
     };
     outcome.run = format!(

@@ -152,8 +152,14 @@ mod tests {
             notes: vec!["Note.".to_owned()],
         };
         let text = render(std::iter::once(("fan_out", &outcome)));
-        assert!(text.contains("| fan_out | cost | 2 us | <= 1 us | **no** |"), "{text}");
-        assert!(text.contains("| n | who |\n|---:|---|\n| 4 | native |\n"), "{text}");
+        assert!(
+            text.contains("| fan_out | cost | 2 us | <= 1 us | **no** |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| n | who |\n|---:|---|\n| 4 | native |\n"),
+            "{text}"
+        );
         assert!(text.contains("\n- Note.\n"), "{text}");
     }
 }

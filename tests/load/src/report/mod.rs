@@ -11,7 +11,8 @@ use crate::results::Results;
 /// Writes the text to `path` and the charts to a folder `charts` beside it.
 pub fn write(results: &Results, path: &Path) {
     let folder = path.parent().unwrap_or(Path::new(".")).join("charts");
-    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     for part in results.parts.values() {
         for chart in &part.charts {
             let file = folder.join(format!("{}.svg", chart.name));

@@ -13,7 +13,9 @@ const TOP: f64 = 44.0;
 const BOTTOM: f64 = 52.0;
 
 /// Told apart by most people also without colours, since each has its own mark.
-const COLOURS: [&str; 6] = ["#c0392b", "#2471a3", "#1e8449", "#b9770e", "#7d3c98", "#566573"];
+const COLOURS: [&str; 6] = [
+    "#c0392b", "#2471a3", "#1e8449", "#b9770e", "#7d3c98", "#566573",
+];
 
 /// A file with the chart.
 pub(super) fn draw(chart: &Chart) -> String {
@@ -61,7 +63,10 @@ impl Axis {
             (low.min(value), high.max(value))
         });
         if low > high {
-            return Self { low: 0.0, high: 1.0 };
+            return Self {
+                low: 0.0,
+                high: 1.0,
+            };
         }
         let (low, high) = (low.log10().floor(), high.log10().ceil());
         Self {
@@ -130,7 +135,10 @@ fn grid(out: &mut String, from: (f64, f64), to: (f64, f64)) {
 }
 
 fn line(out: &mut String, places: &[(f64, f64)], colour: &str) {
-    let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let points: Vec<String> = places
+        .iter()
+        .map(|(x, y)| format!("{x:.1},{y:.1}"))
+        .collect();
     writeln!(
         out,
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
@@ -143,8 +151,11 @@ fn line(out: &mut String, places: &[(f64, f64)], colour: &str) {
 }
 
 fn mark(out: &mut String, (x, y): (f64, f64), colour: &str) {
-    writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>")
-        .expect("text can be written");
+    writeln!(
+        out,
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>"
+    )
+    .expect("text can be written");
 }
 
 fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
@@ -166,7 +177,13 @@ mod tests {
     #[test]
     fn axes_end_at_powers_of_ten() {
         let axis = Axis::over([3.0, 250.0].into_iter());
-        assert_eq!(axis, Axis { low: 0.0, high: 3.0 });
+        assert_eq!(
+            axis,
+            Axis {
+                low: 0.0,
+                high: 3.0
+            }
+        );
         let ticks: Vec<f64> = axis.ticks().map(f64::round).collect();
         assert_eq!(ticks, [1.0, 10.0, 100.0, 1_000.0]);
         assert_eq!(Axis::over([1.0].into_iter()).share(1.0), 0.0);

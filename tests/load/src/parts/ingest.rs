@@ -1,0 +1,154 @@
+//! The decoder: from the source's stream into the log.
+
+use std::time::Duration;
+
+use pg_proto::Lsn;
+use tests::Decant;
+use tokio::time::Instant;
+
+use crate::backlog::ROWS;
+use crate::cpu;
+use crate::drain::Plan;
+use crate::measure::{Run, count, drain, say};
+use crate::outcome::{Outcome, Table, Target};
+use crate::player::{Player, Recording};
+use crate::scale::Scale;
+use crate::stage::{ROWS_PER_TRANSACTION, Stage, wait_until_durable};
+
+const ABOUT: &str = "The decoder takes a backlog into its log, which is durable at the end of the measured time: *live* from the \
+    source's walsender, and *recorded*, from a recording of the same stream that is sent as fast as it is taken. The receivers' \
+    program on the same stream shows how fast the walsender can send.";
+
+/// pgoutput's options as the decoder gives them.
+const OPTIONS: &str = "streaming 'on', messages 'true'";
+
+/// What one way of taking the stream cost.
+struct Taken {
+    who: &'static str,
+    seconds: f64,
+    cpu: f64,
+    walsender_cpu: f64,
+    peak_bytes: u64,
+    fsyncs: u64,
+}
+
+pub(super) async fn run(scale: Scale) -> Outcome {
+    let rows = scale.rows(ROWS);
+    let mut stage = Stage::without_programs(1).await;
+    stage.create_native_slots("copy", 1).await;
+    stage.decant.decctl_successfully(&["init"]);
+    say(&format!("a backlog of {rows} rows"));
+    let end = stage.fill(0, 0, rows, ROWS_PER_TRANSACTION).await;
+    let file = stage.decant.home().join("recording");
+    let mut plan = Plan::new(stage.native(), "copy", "decant", 1);
+    plan.proto_version = 2;
+    OPTIONS.clone_into(&mut plan.options);
+    plan.record = Some(file.clone());
+    say("recording the stream");
+    drain(&plan, end, async || Vec::new()).await;
+    plan.record = None;
+    say("the receivers' program");
+    let receivers = drain(&plan, end, async || stage.native_walsenders().await).await;
+    assert_eq!(receivers.report.rows, rows);
+    let frames = std::fs::read(&file).expect("the stream was recorded");
+    let recorded = recorded(&stage, Recording { frames, end }).await;
+    let live = live(&mut stage, end).await;
+    outcome(rows, &receivers, &recorded, &live)
+}
+
+async fn recorded(stage: &Stage, recording: Recording) -> Taken {
+    say("the decoder, recorded");
+    let end = recording.end;
+    let player = Player::start(stage.source.port(), recording);
+    let mut decant = stage.decant.rival();
+    decant.set("source.port", player.port());
+    decant.set("log.directory", decant.home().join("log").display());
+    decant.start_decoder().await;
+    // Its catalog task has asked the source by then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let id = decant.decoder().id();
+    let (begin, before) = (Instant::now(), cpu::of_process(id));
+    player.go();
+    let taken = take(&mut decant, end, begin, before).await;
+    Taken {
+        who: "decoder, recorded",
+        ..taken
+    }
+}
+
+async fn live(stage: &mut Stage, end: Lsn) -> Taken {
+    say("the decoder, live");
+    let begin = Instant::now();
+    stage.decant.spawn_decoder();
+    stage.decant.wait_until_streaming().await;
+    let taken = take(&mut stage.decant, end, begin, 0.0).await;
+    Taken {
+        who: "decoder, live",
+        walsender_cpu: cpu::of_processes(&stage.decoder_walsender().await),
+        ..taken
+    }
+}
+
+async fn take(decant: &mut Decant, end: Lsn, begin: Instant, before: f64) -> Taken {
+    let durable = wait_until_durable(decant, end).await;
+    let id = decant.decoder().id();
+    Taken {
+        who: "",
+        seconds: durable.duration_since(begin).as_secs_f64(),
+        cpu: cpu::of_process(id) - before,
+        walsender_cpu: 0.0,
+        peak_bytes: decant.decoder().memory().peak,
+        fsyncs: decant.status().await.log.unwrap_or_default().fsyncs,
+    }
+}
+
+fn outcome(rows: u64, receivers: &Run, recorded: &Taken, live: &Taken) -> Outcome {
+    let mut table = Table::new(
+        &format!("{rows} rows into the log"),
+        &[
+            "who",
+            "rows/s",
+            "CPU, us/row",
+            "walsender CPU, us/row",
+            "peak memory, MB",
+            "fsyncs/s",
+        ],
+    );
+    let per_row = |seconds: f64| seconds * 1e6 / count(rows);
+    table.row([
+        "receivers' program, live".into(),
+        receivers.rows_per_second().into(),
+        receivers.receiver_us().into(),
+        receivers.server_us().into(),
+        "".into(),
+        "".into(),
+    ]);
+    for taken in [recorded, live] {
+        table.row([
+            taken.who.into(),
+            (count(rows) / taken.seconds).into(),
+            per_row(taken.cpu).into(),
+            per_row(taken.walsender_cpu).into(),
+            (count(taken.peak_bytes) / 1e6).into(),
+            (count(taken.fsyncs) / taken.seconds).into(),
+        ]);
+    }
+    Outcome {
+        about: ABOUT.to_owned(),
+        tables: vec![table],
+        targets: vec![
+            Target::at_most("decoder CPU per row, recorded", per_row(recorded.cpu), 0.4, "us"),
+            Target::at_most("decoder CPU per row, live", per_row(live.cpu), 0.4, "us"),
+            Target::at_least(
+                "decoder's rows/s, recorded / the walsender's with the receivers' program",
+                receivers.report.seconds / recorded.seconds,
+                1.0,
+                "",
+            ),
+        ],
+        notes: vec![
+            "*Live* includes the decoder's start; the source and the decoder share the machine's processors.".to_owned(),
+        ],
+        ..Outcome::default()
+    }
+}
