@@ -1,8 +1,13 @@
 //! CPU time of processes, from `/proc`.
 
+use std::path::{Path, PathBuf};
+
 /// User and system time of a process with all its threads, also those that have ended, in seconds. 0 if it is gone.
+///
+/// The kernel counts that in ticks of 10 ms; where no thread has ended, the threads' own clocks say it to the nanosecond.
 pub fn of_process(id: u32) -> f64 {
-    of_stat_file(&format!("/proc/{id}/stat"))
+    let threads = threads(id).map(|thread| nanoseconds(&thread)).sum::<f64>() / 1e9;
+    threads.max(of_stat_file(&format!("/proc/{id}/stat")))
 }
 
 /// The same for this process.
@@ -10,18 +15,30 @@ pub fn of_this_process() -> f64 {
     of_process(std::process::id())
 }
 
-/// The same for those threads of a process that have a name.
+/// The same for those threads of a process that have a name and have not ended.
 pub fn of_threads(id: u32, name: &str) -> f64 {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{id}/task")) else {
-        return 0.0;
-    };
-    let named = threads.flatten().filter(|thread| {
-        let comm = std::fs::read_to_string(thread.path().join("comm"));
+    let named = threads(id).filter(|thread| {
+        let comm = std::fs::read_to_string(thread.join("comm"));
         comm.is_ok_and(|comm| comm.trim_end() == name)
     });
-    named
-        .map(|thread| of_stat_file(&thread.path().join("stat").to_string_lossy()))
-        .sum()
+    named.map(|thread| nanoseconds(&thread)).sum::<f64>() / 1e9
+}
+
+/// The folders of a process's threads.
+fn threads(id: u32) -> impl Iterator<Item = PathBuf> {
+    let folders = std::fs::read_dir(format!("/proc/{id}/task"));
+    folders
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+}
+
+/// Time on a processor, from the scheduler.
+fn nanoseconds(thread: &Path) -> f64 {
+    let text = std::fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first.and_then(|field| field.parse().ok()).unwrap_or(0.0)
 }
 
 /// The sum over several processes.

@@ -42,7 +42,12 @@ pub enum Cell {
 
 impl From<f64> for Cell {
     fn from(value: f64) -> Self {
-        Self::Number(value)
+        if value.is_finite() {
+            Self::Number(value)
+        } else {
+            // JSON has no other numbers.
+            Self::Text("-".to_owned())
+        }
     }
 }
 
@@ -134,8 +139,9 @@ impl Chart {
 
     /// Adds a line.
     #[must_use]
-    pub fn with(mut self, name: &str, points: Vec<(f64, f64)>) -> Self {
+    pub fn with(mut self, name: &str, mut points: Vec<(f64, f64)>) -> Self {
         let name = name.to_owned();
+        points.retain(|(x, y)| x.is_finite() && y.is_finite());
         self.series.push(Series { name, points });
         self
     }
@@ -180,6 +186,7 @@ impl Target {
         Self::new(name.into(), value, Relation::AtLeast, target, unit)
     }
 
+    /// A value that is no number was not measured: it is written as 0 and not met.
     fn new(name: String, value: f64, relation: Relation, target: f64, unit: &str) -> Self {
         let met = match relation {
             Relation::AtMost => value <= target,
@@ -187,7 +194,7 @@ impl Target {
         };
         Self {
             name,
-            value,
+            value: if value.is_finite() { value } else { 0.0 },
             unit: unit.to_owned(),
             relation,
             target,

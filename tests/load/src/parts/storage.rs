@@ -16,6 +16,8 @@ const ABOUT: &str = "Bytes of sealed log per byte of WAL from which it was made,
 
 /// Small, so that nearly everything gets into finished segments.
 const SEGMENT_BYTES: u64 = 8 << 20;
+/// The least that can be configured.
+const SEGMENT_BYTES_MIN: f64 = 1_048_576.0;
 const TRANSACTIONS: u64 = 40_000;
 const CLIENTS: u32 = 4;
 const WIDE_ROWS: u64 = 40_000;
@@ -90,7 +92,7 @@ pub(super) async fn run(scale: Scale) -> Outcome {
 
 async fn start(scale: Scale) -> Stage {
     let mut stage = Stage::without_programs(1).await;
-    let segment_bytes = scale.count(SEGMENT_BYTES, 262_144.0);
+    let segment_bytes = scale.count(SEGMENT_BYTES, SEGMENT_BYTES_MIN);
     stage.decant.set("log.segment_bytes", segment_bytes);
     stage
 }
@@ -108,7 +110,7 @@ async fn pgbench(scale: Scale, load: &'static str, full_pages: bool) -> Stored {
         stage.source.sql("select pg_reload_conf()").await;
     }
     stage.source.sql("checkpoint").await;
-    let transactions = scale.count(TRANSACTIONS, 2_000.0);
+    let transactions = scale.count(TRANSACTIONS, 5_000.0);
     measure(&mut stage, load, async |stage| {
         let transactions = u32::try_from(transactions).unwrap_or(u32::MAX);
         let running = Pgbench::start(&stage.source, CLIENTS, transactions);
@@ -121,7 +123,7 @@ async fn wide(scale: Scale) -> Stored {
     let mut stage = start(scale).await;
     stage.source.sql(WIDE).await;
     stage.source.sql("checkpoint").await;
-    let rows = scale.count(WIDE_ROWS, 500.0);
+    let rows = scale.count(WIDE_ROWS, 1_500.0);
     measure(&mut stage, "wide rows", async |stage| {
         stage.source.sql(&format!("call wide_fill({rows})")).await;
     })
@@ -132,7 +134,7 @@ async fn ddl(scale: Scale) -> Stored {
     let mut stage = start(scale).await;
     stage.source.sql(DDL).await;
     stage.source.sql("checkpoint").await;
-    let rounds = scale.count(DDL_ROUNDS, 500.0);
+    let rounds = scale.count(DDL_ROUNDS, 2_000.0);
     measure(&mut stage, "DDL", async |stage| {
         stage.source.sql(&format!("call shift(0, {rounds})")).await;
     })
