@@ -37,10 +37,10 @@ declare
   columns text := (select string_agg(format('(i * %s) %% 100000, left(md5((i * %s)::text), 12)', n, n), ', ')
                    from generate_series(1, 20) n);
 begin
-  for first in 0 .. row_count - 1 by 50 loop
+  for begins in 0 .. row_count - 1 by 50 loop
     execute 'insert into wide select i, ' || columns
       || ', (select string_agg(md5((i * 50 + k)::text), '' '') from generate_series(1, 48) k)'
-      || ' from generate_series($1::bigint, $2) i' using first, least(first + 49, row_count - 1);
+      || ' from generate_series($1::bigint, $2) i' using begins, least(begins + 49, row_count - 1);
     commit;
   end loop;
 end $$;";
@@ -48,9 +48,9 @@ end $$;";
 /// Each round changes the table's definition, and a row or two under each of them.
 const DDL: &str = "
 create table shifting (id bigint primary key, note text);
-create procedure shift(first bigint, rounds bigint) language plpgsql as $$
+create procedure shift(begins bigint, rounds bigint) language plpgsql as $$
 begin
-  for i in first .. first + rounds - 1 loop
+  for i in begins .. begins + rounds - 1 loop
     execute format('alter table shifting add column c%s int default 7', i);
     execute format('insert into shifting (id, note, c%s) values (%s, ''row'', %s)', i, i, i);
     commit;
