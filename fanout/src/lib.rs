@@ -13,10 +13,12 @@
 //! | [`emit`] | from a block of the log to what one subscriber is sent |
 //! | [`positions`] | slots: the client of the decoder's control service |
 //! | [`subscriber`] | who is connected, with counters |
+//! | [`auth`] | who may connect to the PostgreSQL endpoint |
 //! | [`sink`] | the two ways out: gRPC and PostgreSQL's replication protocol |
 //! | [`metrics`] | what `/metrics` shows |
 //! | [`runtime`] | the running process |
 
+pub mod auth;
 pub mod emit;
 pub mod error;
 pub mod metrics;

@@ -4,7 +4,8 @@ use aws_lc_rs::digest::{self, Algorithm};
 
 /// Hashes a DER certificate with the hash of its own signature, SHA-256 in place of MD5 and SHA-1. `None` if
 /// the signature has no hash of its own (Ed25519) or is not known here: then there is no channel binding.
-pub(crate) fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+#[must_use]
+pub fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let algorithm = hash_of_signature(signature_oid(certificate)?)?;
     Some(digest::digest(algorithm, certificate).as_ref().to_vec())
 }

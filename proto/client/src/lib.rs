@@ -7,6 +7,7 @@
 //! | [`Connection`] | start-up over TCP, Unix socket or TLS; authentication; queries |
 //! | [`CopyBoth`] | START_REPLICATION: a receiving half and a sending half |
 //! | [`CancelToken`] | cancelling another connection's query |
+//! | [`server_end_point`] | what a certificate is in channel binding, for a server's side too |
 //!
 //! There is no extended query protocol and there are no types: values are text.
 //!
@@ -49,6 +50,7 @@ mod transport;
 mod wire;
 
 pub use cancel::CancelToken;
+pub use channel_binding::server_end_point;
 pub use connection::{Connection, RawFrame};
 pub use copy_both::{CopyBoth, CopyReceiver, CopySender};
 pub use error::{ConnectError, Error};

@@ -11,5 +11,5 @@ mod sections;
 pub use error::ConfigError;
 pub use load::{DEFAULT_FILE, Override};
 pub use sections::{
-    Config, Decoder, Fanout, Format, Log, Retention, Serve, Source, SslMode, Telemetry,
+    Config, Decoder, Fanout, Format, Log, Retention, Serve, Source, SslMode, Telemetry, Tls,
 };

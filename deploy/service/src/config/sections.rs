@@ -120,6 +120,18 @@ pub enum Serve {
     Written,
 }
 
+/// Whether clients of a fanout's PostgreSQL endpoint may or must encrypt their connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tls {
+    /// There is no TLS.
+    Disable,
+    /// As the client likes.
+    Allow,
+    /// A connection without TLS is refused.
+    Require,
+}
+
 /// A fanout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -128,6 +140,14 @@ pub struct Fanout {
     pub name: String,
     /// Address of the PostgreSQL endpoint.
     pub postgres: SocketAddr,
+    /// Whether its connections may or must be encrypted.
+    pub tls: Tls,
+    /// Its certificate, followed by those of intermediate authorities (PEM).
+    pub tls_cert_file: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    pub tls_key_file: Option<PathBuf>,
+    /// Who may connect to it, with SCRAM verifiers; without it clients on the same host are trusted.
+    pub users_file: Option<PathBuf>,
     /// Address of the gRPC service.
     pub grpc: SocketAddr,
     /// Address for metrics and health (HTTP).
@@ -241,6 +261,10 @@ impl Default for Fanout {
         Self {
             name: "fanout-1".to_owned(),
             postgres: loopback(6432),
+            tls: Tls::Disable,
+            tls_cert_file: None,
+            tls_key_file: None,
+            users_file: None,
             grpc: loopback(7410),
             http: loopback(7411),
             decoder: "http://127.0.0.1:7400".to_owned(),

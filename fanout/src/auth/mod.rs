@@ -1,0 +1,26 @@
+//! Who may connect, and how a connection proves who it is.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`access`] | the rules of the configuration: encryption, users, trust; read again on SIGHUP |
+//! | [`tls`] | certificate and key, the server's side of the handshake |
+//! | [`users`] | the users file |
+//! | [`verifier`] | a password as PostgreSQL stores it |
+//! | [`scram`] | the server's side of SCRAM-SHA-256, without I/O |
+//!
+//! # Rules
+//!
+//! Without a users file everybody on the same host is trusted, and nobody else is served. With one, every connection
+//! must prove that it knows its user's password. Whether connections may be unencrypted is a setting of its own.
+//! A password never crosses the connection, and is never stored: what the users file holds is a verifier.
+
+pub mod access;
+pub mod scram;
+pub mod tls;
+pub mod users;
+pub mod verifier;
+
+pub use access::{Access, AccessError, Admission, Guard};
+pub use tls::ServerTls;
+pub use users::{User, Users};
+pub use verifier::Verifier;
