@@ -19,6 +19,8 @@ pub struct Endpoint {
     pub user: String,
     /// The database.
     pub database: String,
+    /// Further parameters for libpq, such as a password. [`Session`] does not know them.
+    pub parameters: String,
 }
 
 impl Endpoint {
@@ -28,14 +30,15 @@ impl Endpoint {
             port,
             user: "postgres".to_owned(),
             database: "postgres".to_owned(),
+            parameters: String::new(),
         }
     }
 
-    /// As libpq wants it.
+    /// As libpq wants it. The last of two equal parameters counts.
     pub fn conninfo(&self) -> String {
         format!(
-            "host=127.0.0.1 port={} user={} dbname={}",
-            self.port, self.user, self.database
+            "host=127.0.0.1 port={} user={} dbname={} {}",
+            self.port, self.user, self.database, self.parameters
         )
     }
 }

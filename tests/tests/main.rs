@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing test panics")]
 
 mod main {
+    mod access;
     mod bad_input;
     mod catalog;
     mod crash;

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::{AccessError, Guard};
 use crate::metrics;
 use crate::positions::{InvalidAddress, Positions, report};
 use crate::replay::{HeadWatcher, Replay};
@@ -53,6 +54,9 @@ pub enum RunError {
         /// Why not.
         source: io::Error,
     },
+    /// Who may connect.
+    #[error("can't use the settings for access to the PostgreSQL endpoint")]
+    Access(#[from] AccessError),
     /// Signals can't be listened to.
     #[error("can't listen to signals")]
     Signals(#[source] io::Error),
@@ -72,8 +76,11 @@ pub async fn run(config: Config) -> Result<(), RunError> {
 pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
     let config = Arc::new(config);
     let positions = Positions::new(&config.fanout.decoder, &config.fanout.name)?;
+    let guard = Guard::new(&config.fanout)?;
     let background = CancellationToken::new();
     let mut helpers = JoinSet::new();
+    let reloads = Arc::clone(&guard).reload_on_hangup(background.clone());
+    helpers.spawn(reloads.map_err(RunError::Signals)?);
     let ready = Arc::new(OnceLock::new());
     let listener = http::bind(config.fanout.http, "fanout.http").await?;
     helpers.spawn(serve_http(listener, Arc::clone(&ready), background.clone()));
@@ -93,7 +100,7 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
             subscribers: Subscribers::new(limit(&config)),
             config,
         };
-        result = serve_subscribers(services, &ready, &shutdown).await;
+        result = serve_subscribers(services, guard, &ready, &shutdown).await;
     }
     // The head is told, and positions are reported, until the last subscriber has left.
     background.cancel();
@@ -105,13 +112,14 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
 /// Serves subscribers until `shutdown` is cancelled and they have what is there, or until an endpoint fails.
 async fn serve_subscribers(
     services: Services,
+    guard: Arc<Guard>,
     ready: &OnceLock<Services>,
     shutdown: &CancellationToken,
 ) -> Result<(), RunError> {
     let settings = &services.config.fanout;
     let grpc = grpc::Endpoint::bind(settings.grpc, services.clone()).await?;
     tracing::info!(addr = %grpc.local_addr(), "listening for gRPC");
-    let postgres = bind_postgres(settings.postgres, &services).await?;
+    let postgres = bind_postgres(settings.postgres, &services, guard).await?;
     let mut endpoints: JoinSet<Result<(), RunError>> = JoinSet::new();
     let stop = shutdown.clone();
     endpoints.spawn(async move { Ok(grpc.serve(stop).await?) });
@@ -146,9 +154,10 @@ async fn serve_subscribers(
 async fn bind_postgres(
     address: SocketAddr,
     services: &Services,
+    guard: Arc<Guard>,
 ) -> Result<walsender::Endpoint, RunError> {
     let failed = |source| RunError::BindPostgres { address, source };
-    let endpoint = walsender::Endpoint::bind(address, services.clone())
+    let endpoint = walsender::Endpoint::bind(address, services.clone(), guard)
         .await
         .map_err(failed)?;
     let bound = endpoint.local_addr().map_err(failed)?;

@@ -4,8 +4,8 @@ use std::io;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pg_proto::wire::{
-    BackendMessage, ErrorFields, Frame, FrameError, FrontendMessage, Split, StartupPacket,
-    TransactionStatus, split_frame, split_startup,
+    BackendMessage, ErrorFields, Frame, FrameError, FrontendMessage, Split, TransactionStatus,
+    split_frame,
 };
 use pg_proto::{ReadError, wire::sqlstate};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -16,7 +16,7 @@ const MAX_CLIENT_MESSAGE: usize = 64 << 20;
 /// Room for the next read; a client's ordinary message is 39 bytes.
 const READ_CHUNK: usize = 4 << 10;
 
-/// The reading half, type-erased: plain TCP today.
+/// The reading half, type-erased: TCP or TLS.
 pub(super) type Input = Box<dyn AsyncRead + Send + Sync + Unpin>;
 /// The writing half.
 pub(super) type Output = Box<dyn AsyncWrite + Send + Sync + Unpin>;
@@ -27,6 +27,15 @@ pub(super) enum ReceiveError {
     /// The connection broke.
     #[error("the connection broke")]
     Io(#[from] io::Error),
+    /// It could not be encrypted.
+    #[error("the TLS handshake failed")]
+    Tls(#[source] io::Error),
+    /// The client began with TLS, and there is none.
+    #[error("the client began with TLS, which fanout.tls disables")]
+    NoTls,
+    /// A client that begins with TLS must name the protocol.
+    #[error("received direct SSL connection request without ALPN protocol negotiation extension")]
+    NoAlpn,
     /// What the client sends is not protocol 3.
     #[error("the client's message has no legal length")]
     Frame(#[from] FrameError),
@@ -39,7 +48,7 @@ impl ReceiveError {
     /// What the client is told, if telling makes sense.
     pub(super) fn report(&self) -> Option<ErrorFields> {
         match self {
-            Self::Io(_) => None,
+            Self::Io(_) | Self::Tls(_) | Self::NoTls | Self::NoAlpn => None,
             Self::Frame(_) => Some(ErrorFields::fatal(
                 sqlstate::PROTOCOL_VIOLATION,
                 "invalid message length",
@@ -92,24 +101,18 @@ impl Receiver {
         }
     }
 
-    /// The next packet of the start-up phase; `None` at the end of the connection.
-    pub(super) async fn startup_packet(&mut self) -> Result<Option<StartupPacket>, ReceiveError> {
-        loop {
-            if let Split::Whole { frame, len } = split_startup(&self.buffer)? {
-                let packet = StartupPacket::decode(frame)?;
-                self.buffer.advance(len);
-                return Ok(Some(packet));
-            }
-            if !self.fill().await? {
-                return Ok(None);
-            }
-        }
-    }
-
     /// The next frame; `None` at the end of the connection. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Option<ClientFrame>, ReceiveError> {
+        self.next_within(MAX_CLIENT_MESSAGE).await
+    }
+
+    /// The same of a client that may not send as much.
+    pub(super) async fn next_within(
+        &mut self,
+        max: usize,
+    ) -> Result<Option<ClientFrame>, ReceiveError> {
         loop {
-            if let Split::Whole { frame, len } = split_frame(&self.buffer, MAX_CLIENT_MESSAGE)? {
+            if let Split::Whole { frame, len } = split_frame(&self.buffer, max)? {
                 let (tag, head) = (frame.tag, len - frame.body.len());
                 let mut body = self.buffer.split_to(len).freeze();
                 body.advance(head);
@@ -181,6 +184,12 @@ impl Sender {
         let pending = std::mem::take(&mut self.pending);
         self.output.write_all(&pending).await?;
         self.output.flush().await
+    }
+
+    /// Tells the client that nothing more comes: over TLS it could not know otherwise that this is the end.
+    pub(super) async fn close(&mut self) -> io::Result<()> {
+        self.flush().await?;
+        self.output.shutdown().await
     }
 
     /// The socket itself, for the stream of changes.

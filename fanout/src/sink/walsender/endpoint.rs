@@ -8,13 +8,16 @@ use std::time::Duration;
 use pg_proto::wire::{ErrorFields, sqlstate};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backends::Backends;
-use super::client::Client;
-use super::login::{self, Opening};
-use super::session;
+use super::client::ReceiveError;
+use super::opening::{Opening, open};
+use super::session::{self, Caller};
+use super::upstream::with_causes;
+use crate::auth::Guard;
 use crate::sink::Services;
 
 /// How long a client may take to log in (`authentication_timeout`).
@@ -30,6 +33,7 @@ pub(super) struct Shared {
     pub(super) services: Services,
     pub(super) backends: Arc<Backends>,
     pub(super) shutdown: CancellationToken,
+    guard: Arc<Guard>,
     room: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
 }
@@ -39,13 +43,22 @@ pub(super) struct Shared {
 pub struct Endpoint {
     listener: TcpListener,
     services: Services,
+    guard: Arc<Guard>,
 }
 
 impl Endpoint {
-    /// Takes the address.
-    pub async fn bind(address: SocketAddr, services: Services) -> io::Result<Self> {
+    /// Takes the address. `guard` says who may connect.
+    pub async fn bind(
+        address: SocketAddr,
+        services: Services,
+        guard: Arc<Guard>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, services })
+        Ok(Self {
+            listener,
+            services,
+            guard,
+        })
     }
 
     /// The address that it really has.
@@ -61,6 +74,7 @@ impl Endpoint {
             services: self.services,
             backends: Arc::new(Backends::new()),
             shutdown: shutdown.clone(),
+            guard: self.guard,
             room: Arc::new(Semaphore::new(limit.unwrap_or(Semaphore::MAX_PERMITS))),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
         });
@@ -89,16 +103,7 @@ impl Endpoint {
 }
 
 /// Why a connection is refused as soon as it has said what it wants.
-fn refusal(peer: SocketAddr, shutting_down: bool, has_room: bool) -> Option<ErrorFields> {
-    if !peer.ip().to_canonical().is_loopback() {
-        let message = format!(
-            "connections from host \"{}\" are not allowed: this endpoint trusts its clients, so it \
-             serves loopback addresses only",
-            peer.ip()
-        );
-        let code = sqlstate::INVALID_AUTHORIZATION_SPECIFICATION;
-        return Some(ErrorFields::fatal(code, message).with_hint("Connect on the same host."));
-    }
+fn refusal(shutting_down: bool, has_room: bool) -> Option<ErrorFields> {
     if shutting_down {
         return Some(ErrorFields::fatal(
             sqlstate::CANNOT_CONNECT_NOW,
@@ -124,34 +129,49 @@ async fn connection(shared: Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%peer, %error, "can't send small messages at once");
     }
-    let (input, output) = socket.into_split();
-    let mut client = Client::new(Box::new(input), Box::new(output));
+    let deadline = Instant::now() + LOGIN_TIMEOUT;
+    let access = shared.guard.current();
+    let mut opening = Box::pin(timeout_at(deadline, open(socket, access.tls())));
     let opening = tokio::select! {
-        opening = tokio::time::timeout(LOGIN_TIMEOUT, login::open(&mut client)) => opening,
+        opening = &mut opening => opening,
         () = shared.shutdown.cancelled() => {
             // A client that was about to log in may still be told why it can't.
-            tokio::time::timeout(Duration::from_secs(1), login::open(&mut client)).await
+            let told = tokio::time::timeout(Duration::from_secs(1), opening).await;
+            told.unwrap_or_else(Err)
         }
     };
     match opening {
-        Ok(Ok(Opening::Startup(startup))) => {
-            match refusal(peer, shared.shutdown.is_cancelled(), has_room) {
+        Ok(Ok(Opening::Startup(mut opened))) => {
+            match refusal(shared.shutdown.is_cancelled(), has_room) {
                 Some(error) => {
                     tracing::info!(%peer, error = %error.message(), "connection refused");
-                    session::refuse(&mut client, error).await;
+                    session::refuse(&mut opened.client, error).await;
                 }
-                None => Box::pin(session::run(&shared, client, &startup, peer)).await,
+                None => {
+                    let caller = Caller {
+                        peer,
+                        access: &access,
+                        deadline,
+                    };
+                    Box::pin(session::run(&shared, *opened, caller)).await;
+                }
             }
         }
         Ok(Ok(Opening::Cancel { pid, key })) => shared.backends.cancel(pid, &key),
         Ok(Ok(Opening::Gone)) => {}
-        Ok(Err(error)) => {
-            tracing::debug!(%peer, %error, "no start-up packet");
-            if let Some(report) = error.report() {
-                session::refuse(&mut client, report).await;
-            }
-        }
+        Ok(Err(error)) => log_no_startup(peer, &error),
         Err(_) => tracing::info!(%peer, "the client did not log in in time"),
+    }
+}
+
+/// Failed encryption is for an operator to know of; that a client hangs up is not.
+fn log_no_startup(peer: SocketAddr, error: &ReceiveError) {
+    let reason = with_causes(error);
+    match error {
+        ReceiveError::Tls(_) | ReceiveError::NoTls | ReceiveError::NoAlpn => {
+            tracing::info!(%peer, reason, "could not accept a TLS connection");
+        }
+        _ => tracing::debug!(%peer, reason, "no start-up packet"),
     }
 }
 
@@ -160,33 +180,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_host_is_trusted() {
-        let refused = |peer: &str, shutting_down, has_room| {
-            let refusal = refusal(peer.parse().unwrap(), shutting_down, has_room);
+    fn a_server_that_ends_says_so_also_when_it_is_full() {
+        let refused = |shutting_down, has_room| {
+            let refusal = refusal(shutting_down, has_room);
             refusal.map(|error| error.code().to_owned())
         };
-        for peer in [
-            "127.0.0.1:1",
-            "127.8.8.8:1",
-            "[::1]:1",
-            "[::ffff:127.0.0.1]:1",
-        ] {
-            assert_eq!(refused(peer, false, true), None, "{peer}");
-        }
-        for peer in ["10.0.0.1:1", "[::ffff:10.0.0.1]:1", "[2001:db8::1]:1"] {
-            assert_eq!(
-                refused(peer, true, false).as_deref(),
-                Some("28000"),
-                "{peer}"
-            );
-        }
-        assert_eq!(
-            refused("127.0.0.1:1", true, false).as_deref(),
-            Some("57P03")
-        );
-        assert_eq!(
-            refused("127.0.0.1:1", false, false).as_deref(),
-            Some("53300")
-        );
+        assert_eq!(refused(false, true), None);
+        assert_eq!(refused(true, false).as_deref(), Some("57P03"));
+        assert_eq!(refused(false, false).as_deref(), Some("53300"));
     }
 }

@@ -1,54 +1,15 @@
-//! The beginning of a connection: encryption requests, the start-up packet and what it asks for.
+//! The start-up packet and what it asks for.
 
 use std::time::Duration;
 
 use pg_proto::wire::{
-    BackendMessage, ErrorFields, ReplicationMode, StartupMessage, StartupPacket, option_settings,
-    sqlstate,
+    BackendMessage, ErrorFields, ReplicationMode, StartupMessage, option_settings, sqlstate,
 };
 
-use super::client::{Client, ReceiveError};
 use super::settings::parse_milliseconds;
 
 /// The newest minor version of protocol 3 that is spoken here.
 const NEWEST_MINOR: u16 = 0;
-/// A client asks for TLS and for GSSAPI encryption at most once each.
-const REQUESTS_MAX: usize = 4;
-
-/// What a client turned out to want.
-#[derive(Debug)]
-pub(super) enum Opening {
-    /// A session.
-    Startup(StartupMessage),
-    /// Another session's query cancelled.
-    Cancel {
-        /// That session.
-        pid: u32,
-        /// Its secret.
-        key: Vec<u8>,
-    },
-    /// It left.
-    Gone,
-}
-
-/// Answers encryption requests with "no" until the client says what it wants.
-pub(super) async fn open(client: &mut Client) -> Result<Opening, ReceiveError> {
-    for _ in 0..REQUESTS_MAX {
-        match client.receiver.startup_packet().await? {
-            Some(StartupPacket::SslRequest | StartupPacket::GssEncRequest) => {
-                client.sender.put_raw(b"N");
-                client.sender.flush().await?;
-            }
-            Some(StartupPacket::CancelRequest { pid, key }) => {
-                return Ok(Opening::Cancel { pid, key });
-            }
-            Some(StartupPacket::Startup(message)) => return Ok(Opening::Startup(message)),
-            None => return Ok(Opening::Gone),
-        }
-    }
-    Ok(Opening::Gone)
-}
-
 /// What a session was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {

@@ -5,7 +5,9 @@
 //!
 //! ```text
 //! endpoint   takes the socket, as many as there is room for
-//! login      encryption requests, start-up packet, settings
+//! opening    encryption requests, TLS, cancel requests, start-up packet
+//! login      what the start-up packet asks for, settings
+//! authentication   who is let in, and SCRAM
 //! session    statement after statement: Query, Terminate
 //!   command    IDENTIFY_SYSTEM, SHOW          slots   CREATE/DROP/ALTER/READ_REPLICATION_SLOT
 //!   start      START_REPLICATION              sql     everything else
@@ -22,8 +24,10 @@
 //!
 //! # Access
 //!
-//! Clients are trusted, so only those on the same host are served.
+//! [`auth`](crate::auth) has the rules. SCRAM shows this endpoint no password, so a client's own connection to the source
+//! is made with the one that the users file has for it, or without.
 
+mod authentication;
 mod backends;
 mod client;
 mod command;
@@ -31,6 +35,7 @@ mod endpoint;
 mod identifiers;
 mod keepalive;
 mod login;
+mod opening;
 mod option_value;
 mod parameters;
 mod progress;

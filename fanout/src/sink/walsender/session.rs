@@ -5,23 +5,28 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pg_client::Password;
 use pg_proto::replication::parse_command;
 use pg_proto::wire::{
     Authentication, BackendMessage, ErrorFields, FieldDescription, FrontendMessage,
     ReplicationMode, StartupMessage, TransactionStatus, sqlstate,
 };
+use tokio::time::Instant;
 
+use super::authentication::{Admitted, NotAdmitted, admit};
 use super::backends::Backend;
 use super::client::{Client, ClientFrame, ReceiveError};
 use super::endpoint::Shared;
 use super::login::{Login, negotiation};
+use super::opening::Opened;
 use super::parameters::Parameters;
 use super::source::Source;
 use super::upstream::Upstream;
+use crate::auth::Access;
 use crate::positions::Lease;
 
-/// How long a refused client may take to read why.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a client may take to read the last that it is told.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What comes after a message of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,45 +55,95 @@ pub(super) struct Session<'a> {
     skip_to_sync: bool,
 }
 
+/// Who is there, and under which rules.
+pub(super) struct Caller<'a> {
+    pub(super) peer: SocketAddr,
+    pub(super) access: &'a Access,
+    /// By then it has to be let in.
+    pub(super) deadline: Instant,
+}
+
 /// Tells a client why it can't have a session.
 pub(super) async fn refuse(client: &mut Client, error: ErrorFields) {
     client.sender.error(error);
-    // If the client does not read it, it does not want to know.
-    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, client.sender.flush()).await;
+    close(client).await;
+}
+
+/// Writes what waits and ends the connection in order. A client that does not read it does not want to know.
+async fn close(client: &mut Client) {
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.sender.close()).await;
 }
 
 /// Serves a client that sent its start-up packet.
-pub(super) async fn run(
-    shared: &Shared,
-    mut client: Client,
-    startup: &StartupMessage,
-    peer: SocketAddr,
-) {
-    if let Some(message) = negotiation(startup) {
+pub(super) async fn run(shared: &Shared, opened: Opened, caller: Caller<'_>) {
+    let Opened {
+        mut client,
+        startup,
+        encryption,
+    } = opened;
+    let peer = caller.peer;
+    if let Some(message) = negotiation(&startup) {
         client.sender.put(&message);
     }
-    let mut session = match Session::log_in(shared, startup, peer) {
+    let admission = admit(&mut client, &startup, caller.access, peer.ip(), &encryption);
+    let admitted = tokio::select! {
+        admitted = tokio::time::timeout_at(caller.deadline, admission) => admitted,
+        () = shared.shutdown.cancelled() => Ok(Err(shutting_down().into())),
+    };
+    let logged_in = match admitted {
+        Ok(Ok(admitted)) => Session::log_in(shared, admitted, peer).map_err(NotAdmitted::from),
+        Ok(Err(error)) => Err(error),
+        Err(_) => return tracing::info!(%peer, "the client did not log in in time"),
+    };
+    let mut session = match logged_in {
         Ok(log_in) => log_in.with(client),
-        Err(error) => {
-            tracing::info!(%peer, error = %error.message(), "connection refused");
-            return refuse(&mut client, error).await;
-        }
+        Err(error) => return turn_away(&mut client, peer, &startup, error).await,
     };
     tracing::debug!(
         %peer, pid = session.backend.pid(), user = session.login.user,
-        application_name = session.login.application_name(), "session begins"
+        application_name = session.login.application_name(), encrypted = encryption.is_on(),
+        "session begins"
     );
     if let Err(error) = session.serve().await {
         tracing::debug!(%peer, %error, "the client's connection broke");
     }
     session.end().await;
+    close(&mut session.client).await;
     tracing::debug!(%peer, pid = session.backend.pid(), "session ends");
+}
+
+/// Ends the connection of a client that was not let in.
+async fn turn_away(
+    client: &mut Client,
+    peer: SocketAddr,
+    startup: &StartupMessage,
+    error: NotAdmitted,
+) {
+    let user = startup.parameter("user").unwrap_or_default();
+    let report = match error {
+        NotAdmitted::Told(report) => *report,
+        NotAdmitted::Broken(error) => match error.report() {
+            Some(report) => report,
+            None => return tracing::debug!(%peer, user, %error, "the client left at log-in"),
+        },
+    };
+    let detail = report.detail().unwrap_or_default();
+    tracing::info!(%peer, user, error = %report.message(), detail, "connection refused");
+    refuse(client, report).await;
+}
+
+fn shutting_down() -> ErrorFields {
+    ErrorFields::fatal(
+        sqlstate::ADMIN_SHUTDOWN,
+        "terminating connection due to administrator command",
+    )
 }
 
 /// Everything of a session but its socket.
 struct LogIn<'a> {
     shared: &'a Shared,
     login: Login,
+    source_password: Option<Password>,
     peer: SocketAddr,
     backend: Backend,
     source: Source,
@@ -102,6 +157,7 @@ impl<'a> LogIn<'a> {
             &self.shared.services.config.source,
             &self.login,
             &self.source,
+            self.source_password,
         );
         Session {
             shared: self.shared,
@@ -122,10 +178,10 @@ impl<'a> LogIn<'a> {
 impl<'a> Session<'a> {
     fn log_in(
         shared: &'a Shared,
-        startup: &StartupMessage,
+        admitted: Admitted,
         peer: SocketAddr,
     ) -> Result<LogIn<'a>, ErrorFields> {
-        let login = Login::from_startup(startup)?;
+        let login = admitted.login;
         let default = Duration::from_millis(shared.services.config.fanout.wal_sender_timeout_ms);
         let wal_sender_timeout = login.wal_sender_timeout(default)?;
         let source = Source::of(&shared.services.replay)?;
@@ -148,6 +204,7 @@ impl<'a> Session<'a> {
         Ok(LogIn {
             shared,
             login,
+            source_password: admitted.source_password,
             peer,
             backend,
             source,
@@ -163,10 +220,7 @@ impl<'a> Session<'a> {
             let received = tokio::select! {
                 received = self.client.receiver.next() => received,
                 () = self.shared.shutdown.cancelled() => {
-                    self.client.sender.error(ErrorFields::fatal(
-                        sqlstate::ADMIN_SHUTDOWN,
-                        "terminating connection due to administrator command",
-                    ));
+                    self.client.sender.error(shutting_down());
                     break;
                 }
             };

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, ClientFrame, ReceiveError};
+use super::client::{Client, ClientFrame, Output, ReceiveError};
 use super::keepalive::{Due, Keepalives, Line};
 use super::progress::Progress;
 use crate::emit::{Frames, Warning};
@@ -77,6 +77,8 @@ pub(super) struct Sending<'a> {
     keepalives: Keepalives,
     /// There was nothing further in the log when it was last asked.
     at_head: bool,
+    /// What was written may wait inside TLS for the rest of a record's way.
+    unflushed: bool,
     /// A keepalive is among what waits to be written.
     answering: bool,
     /// What the stream ends with once everything is written that was taken from the log.
@@ -104,6 +106,7 @@ impl<'a> Sending<'a> {
             progress: Progress::new(start),
             keepalives: Keepalives::new(timeout, Instant::now()),
             at_head: false,
+            unflushed: false,
             answering: false,
             ending: None,
             deadline: None,
@@ -144,7 +147,9 @@ impl<'a> Sending<'a> {
                     Err(ReceiveError::Io(error)) => return Err(error),
                     Err(error) => self.fail(error.report().unwrap_or_default()),
                 },
-                written = sender.output().write_buf(&mut self.frames), if !self.frames.is_empty() => {
+                written = write_on(sender.output(), &mut self.frames),
+                    if !self.frames.is_empty() || self.unflushed =>
+                {
                     self.written(written?)?;
                 }
                 moved = self.stream.head_moved(), if self.waits_for_the_log() => {
@@ -255,10 +260,13 @@ impl<'a> Sending<'a> {
             .sent_keepalive(Instant::now(), keepalive.end, reply_requested);
     }
 
-    fn written(&mut self, count: usize) -> io::Result<()> {
-        if count == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
+    fn written(&mut self, written: Written) -> io::Result<()> {
+        self.unflushed = matches!(written, Written::Bytes(_));
+        let count = match written {
+            Written::Bytes(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Written::Bytes(count) => count,
+            Written::Flushed => return Ok(()),
+        };
         self.bytes += count as u64;
         if self.frames.is_empty() {
             self.all_written();
@@ -351,6 +359,24 @@ impl<'a> Sending<'a> {
     fn end(&mut self, end: End<Failure>) {
         self.ending.get_or_insert(end);
     }
+}
+
+/// What one step of writing did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// So many bytes were taken.
+    Bytes(usize),
+    /// There was nothing left, and all that was taken is on its way.
+    Flushed,
+}
+
+/// Writes what there is, and flushes when there is nothing more. Cancel safe.
+async fn write_on(output: &mut Output, frames: &mut Frames) -> io::Result<Written> {
+    if frames.is_empty() {
+        output.flush().await?;
+        return Ok(Written::Flushed);
+    }
+    output.write_buf(frames).await.map(Written::Bytes)
 }
 
 async fn sleep_until(wake: Option<Instant>) {

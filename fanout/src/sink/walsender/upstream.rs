@@ -1,10 +1,11 @@
 //! This client's own connection to the source, for the SQL that only the source can answer.
 //!
 //! It is opened when the first such statement comes, as the client's user, to its database, with its settings,
-//! and never with the decoder's rights: what the client may do there is what its own role may do. A subscriber that
+//! with the password that the users file has for it, and never with the decoder's rights: what the client may do
+//! there is what its own role may do. A subscriber that
 //! only streams never has one.
 
-use pg_client::{ConnectError, ConnectOptions, Connection, Error, TransactionStatus};
+use pg_client::{ConnectError, ConnectOptions, Connection, Error, Password, TransactionStatus};
 use pg_proto::wire::{ErrorFields, ReplicationMode, sqlstate};
 use service::config;
 
@@ -13,6 +14,9 @@ use super::source::Source;
 
 /// Fails at the source, so that the transaction there is aborted, and says in its log why.
 const FAIL_TRANSACTION: &str = "ROLLBACK TO SAVEPOINT a_replication_command_failed";
+
+/// Where an error comes from that has nothing to do with the statement itself.
+const CONNECTING: &str = "connecting to the source for this statement";
 
 /// The connection, open or not.
 #[derive(Debug)]
@@ -27,8 +31,14 @@ pub(super) struct Upstream {
 
 impl Upstream {
     /// Not open yet.
-    pub(super) fn new(config: &config::Source, login: &Login, source: &Source) -> Self {
+    pub(super) fn new(
+        config: &config::Source,
+        login: &Login,
+        source: &Source,
+        password: Option<Password>,
+    ) -> Self {
         let mut options = ConnectOptions::new(&config.host, config.port, &login.user);
+        options.password = password;
         options.database = Some(if login.mode == ReplicationMode::Physical {
             source.database.clone()
         } else {
@@ -72,7 +82,9 @@ impl Upstream {
     pub(super) async fn open(&mut self) -> Result<&mut Connection, ErrorFields> {
         if self.connection.is_none() {
             let connecting = Box::pin(Connection::connect(&self.options));
-            let mut connection = connecting.await.map_err(|error| not_connected(&error))?;
+            let mut connection = connecting
+                .await
+                .map_err(|error| not_connected(&error, &self.options))?;
             if let Some(statement) = &self.replayed {
                 let replayed = connection.simple_query(statement).await;
                 replayed.map_err(|error| lost(&error))?;
@@ -146,18 +158,44 @@ pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// The source can't be asked. What it said itself is passed on as it is.
-fn not_connected(error: &ConnectError) -> ErrorFields {
+fn not_connected(error: &ConnectError, options: &ConnectOptions) -> ErrorFields {
+    let user = &options.user;
     if let Some(said) = error.server() {
         let mut report = ErrorFields::error(said.code(), said.message());
         if let Some(detail) = said.detail() {
             report = report.with_detail(detail);
         }
+        let is_access = matches!(
+            said.code(),
+            sqlstate::INVALID_PASSWORD | sqlstate::INVALID_AUTHORIZATION_SPECIFICATION
+        );
         if let Some(hint) = said.hint() {
             report = report.with_hint(hint);
+        } else if is_access && options.password.is_some() {
+            report = report.with_hint(format!(
+                "The password of \"{user}\" at the source is the third field of its line in \
+                 fanout.users_file."
+            ));
+        } else if is_access {
+            report = report.with_hint(password_hint(user));
         }
-        return report.with_context("connecting to the source for this statement");
+        return report.with_context(CONNECTING);
+    }
+    if let ConnectError::PasswordMissing { .. } = error {
+        let message = format!("password authentication failed for user \"{user}\"");
+        return ErrorFields::error(sqlstate::INVALID_PASSWORD, message)
+            .with_detail("The source asks for this user's password, which is not known here.")
+            .with_hint(password_hint(user))
+            .with_context(CONNECTING);
     }
     no_connection().with_detail(with_causes(error))
+}
+
+fn password_hint(user: &str) -> String {
+    format!(
+        "Give the password of \"{user}\" at the source as the third field of its line in \
+         fanout.users_file, or let the source trust this fanout's host."
+    )
 }
 
 fn no_connection() -> ErrorFields {

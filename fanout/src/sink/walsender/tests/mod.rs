@@ -1,6 +1,7 @@
 //! Conversations over loopback sockets, with a log in a temporary directory, a registry in memory and a source that
 //! knows a few statements.
 
+mod access;
 mod commands;
 mod conversations;
 mod log;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::log::TestLog;
 use self::source::Asked;
 use super::Endpoint;
+use crate::auth::Guard;
 use crate::positions::Positions;
 use crate::sink::Services;
 use crate::subscriber::Subscribers;
@@ -38,6 +40,7 @@ struct Harness {
     slots: Slots,
     asked: Asked,
     address: SocketAddr,
+    guard: Arc<Guard>,
     shutdown: CancellationToken,
     serving: JoinHandle<()>,
     _directory: TempDir,
@@ -60,13 +63,14 @@ impl Harness {
         config.source.database = "app".to_owned();
         configure(&mut config);
         let limit = usize::try_from(config.fanout.max_connections).unwrap();
+        let guard = Guard::new(&config.fanout).unwrap();
         let services = Services {
             replay: log.replay.clone(),
             positions: Positions::new(&format!("http://{control}"), "fanout-1").unwrap(),
             subscribers: Subscribers::new(limit),
             config: Arc::new(config),
         };
-        let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), services);
+        let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), services, Arc::clone(&guard));
         let endpoint = endpoint.await.unwrap();
         let address = endpoint.local_addr().unwrap();
         let shutdown = CancellationToken::new();
@@ -76,6 +80,7 @@ impl Harness {
             slots,
             asked,
             address,
+            guard,
             shutdown,
             serving,
             _directory: directory,

@@ -12,7 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use super::super::client::Client;
-use super::super::login::{Login, Opening, open};
+use super::super::login::Login;
+use super::super::opening::{Opened, Opening, open};
 
 /// What was asked, by connection: `connect <user> <database>`, then each statement.
 pub(super) type Asked = Arc<Mutex<Vec<String>>>;
@@ -40,10 +41,12 @@ pub(super) async fn serve() -> (SocketAddr, Asked) {
 }
 
 async fn connection(socket: TcpStream, asked: Asked, cancelled: Cancelled) {
-    let (input, output) = socket.into_split();
-    let mut client = Client::new(Box::new(input), Box::new(output));
-    let startup = match open(&mut client).await.unwrap() {
-        Opening::Startup(startup) => startup,
+    let Opened {
+        mut client,
+        startup,
+        ..
+    } = match open(socket, None).await.unwrap() {
+        Opening::Startup(opened) => *opened,
         Opening::Cancel { pid, key } => {
             assert_eq!((pid, key.as_slice()), (1, &b"keys"[..]));
             return cancelled.notify_one();
