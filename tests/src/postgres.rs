@@ -41,7 +41,8 @@ impl Installation {
         let mut command = Command::new(self.bin.join(program));
         clean_environment(&mut command);
         if let Some(account) = server_account() {
-            command.uid(account.uid).gid(account.gid);
+            // libpq in a server looks for certificates at home, and root's is not its own.
+            command.uid(account.uid).gid(account.gid).env_remove("HOME");
         }
         command
     }
