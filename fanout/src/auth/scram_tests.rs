@@ -107,7 +107,7 @@ fn who_takes_the_binding_away_is_found_out() {
 
 #[test]
 fn first_messages_that_are_refused() {
-    let first = |plus, message: &[u8]| begin(plus, plus).unwrap().first(message).unwrap_err();
+    let first = |message: &[u8]| begin(false, false).unwrap().first(message).unwrap_err();
     for (message, expected) in [
         (&b""[..], malformed_by("The message is empty.")),
         (
@@ -152,13 +152,13 @@ fn first_messages_that_are_refused() {
         (b"n,,n=,r=\xc3\xa9", ScramError::NonceCharacters),
         (b"n,,n=\xff,r=x", malformed_by("The message is not UTF-8.")),
     ] {
-        assert_eq!(
-            first(false, message),
-            expected,
-            "{}",
-            message.escape_ascii()
-        );
+        assert_eq!(first(message), expected, "{}", message.escape_ascii());
     }
+}
+
+#[test]
+fn first_messages_that_do_not_bind_as_they_promise() {
+    let first = |message: &[u8]| begin(true, true).unwrap().first(message).unwrap_err();
     for (message, expected) in [
         (
             &b"p=tls-unique,,n=,r=x"[..],
@@ -169,10 +169,10 @@ fn first_messages_that_are_refused() {
             malformed_by("Expected character \"=\" for attribute \"p\"."),
         ),
     ] {
-        assert_eq!(first(true, message), expected, "{}", message.escape_ascii());
+        assert_eq!(first(message), expected, "{}", message.escape_ascii());
     }
     for message in [&b"n,,n=,r=x"[..], b"y,,n=,r=x"] {
-        let report = first(true, message).report("u");
+        let report = first(message).report("u");
         let detail = report.detail().unwrap();
         assert!(
             detail.contains("does not include channel binding data"),
