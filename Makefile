@@ -61,3 +61,8 @@ check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+# Needs cargo-deny (cargo install cargo-deny).
+.PHONY: deny
+deny:
+	$(CARGO) deny check

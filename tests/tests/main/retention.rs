@@ -19,6 +19,7 @@ async fn stage() -> Stage {
     stage.decant.set("log.segment_bytes", 1 << 20);
     // Only `decctl gc` deletes here.
     stage.decant.set("retention.interval_seconds", 86_400);
+    stage.decant.set("retention.keep_bytes", 0);
     stage.decant.start_decoder().await;
     stage.decant.start_fanout().await;
     stage

@@ -249,7 +249,7 @@ impl Default for Decoder {
 impl Default for Retention {
     fn default() -> Self {
         Self {
-            keep_bytes: 0,
+            keep_bytes: 1 << 30,
             keep_seconds: 0,
             interval_seconds: 30,
         }
