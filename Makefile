@@ -18,7 +18,7 @@ help:
 # One publisher, one decoder, two fanouts, two subscribers, pgbench. KEEP=1 leaves everything running.
 .PHONY: demo
 demo: tools
-	$(CARGO) build --release --workspace --bins
+	$(CARGO) build --release -p decoder -p fanout -p decctl -p tests --bins
 	@KEEP=$(KEEP) $(abspath $(TARGET))/release/demo
 
 .PHONY: tools
