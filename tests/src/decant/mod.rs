@@ -63,6 +63,8 @@ impl Decant {
         decant.set("decoder.control", format_args!("127.0.0.1:{control_port}"));
         decant.set("decoder.http", format_args!("127.0.0.1:{}", free_port()));
         decant.set("decoder.catalog_poll_ms", 200);
+        // Subscribers without a slot may be slow: nothing goes while they read.
+        decant.set("retention.keep_seconds", 86_400);
         let control = decant.control_url();
         decant.set("fanout.decoder", control);
         decant

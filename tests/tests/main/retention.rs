@@ -17,6 +17,7 @@ async fn stage() -> Stage {
     let mut stage = Stage::new(15, 0, TABLE).await;
     stage.decant.stop_decoder().await;
     stage.decant.set("log.segment_bytes", 1 << 20);
+    stage.decant.set("retention.keep_seconds", 0);
     // Only `decctl gc` deletes here.
     stage.decant.set("retention.interval_seconds", 86_400);
     stage.decant.set("retention.keep_bytes", 0);
