@@ -137,15 +137,24 @@ fn candidates(major: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Cargo's target directory, in which this program is.
-pub(crate) fn target_directory() -> PathBuf {
+/// The folder `target/<profile>` in which this program is. Tests are in its folder `deps`.
+pub(crate) fn profile_directory() -> PathBuf {
     let program = std::env::current_exe().expect("a program knows its own path");
-    let directory = program
-        .ancestors()
-        .find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    directory
+    let folder = program.parent().expect("a program is in a folder");
+    let profile = if folder.ends_with("deps") {
+        folder.parent()
+    } else {
+        Some(folder)
+    };
+    profile
         .expect("this program runs from Cargo's target directory")
         .to_owned()
+}
+
+/// Cargo's target directory.
+pub(crate) fn target_directory() -> PathBuf {
+    let profile = profile_directory();
+    profile.parent().expect("target/<profile>").to_owned()
 }
 
 fn version_of(bin: &Path) -> Option<u32> {

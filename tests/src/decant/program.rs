@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::postgres::profile_directory;
+
 /// A command for one of the programs with its configuration and nothing of this process's own settings.
 pub(super) fn command(program: &str, config: &Path) -> Command {
     let mut command = Command::new(program_path(program));
@@ -29,17 +31,7 @@ pub fn text_of(output: &Output) -> String {
 /// Beside the tests' own program, unless `DECANT_BIN_DIR` names another folder.
 pub(super) fn program_path(program: &str) -> PathBuf {
     let directory = std::env::var_os("DECANT_BIN_DIR").map(PathBuf::from);
-    let directory = directory.unwrap_or_else(|| {
-        let this = std::env::current_exe().expect("a program knows its own path");
-        let folder = this.parent().expect("a program is in a folder");
-        // Tests are in target/<profile>/deps, the demo in target/<profile>.
-        let profile = if folder.ends_with("deps") {
-            folder.parent()
-        } else {
-            Some(folder)
-        };
-        profile.expect("target/<profile>").to_owned()
-    });
+    let directory = directory.unwrap_or_else(profile_directory);
     let path = directory.join(program);
     assert!(
         path.is_file(),
