@@ -9,6 +9,7 @@ mod main {
     mod crash;
     mod decctl;
     mod endpoint;
+    mod grpc_services;
     mod harness;
     mod idle;
     mod large_transaction;

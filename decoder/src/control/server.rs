@@ -36,10 +36,11 @@ pub async fn serve(
 ) -> Result<(), ControlError> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<ControlServer<ControlService>>().await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
     let stop = shutdown.clone();
     let stopping = async move {
         stop.cancelled_owned().await;
@@ -51,7 +52,9 @@ pub async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .add_service(health_service)
-        .add_service(reflection)
+        .add_service(reflection().build_v1()?)
+        // What many clients still ask for.
+        .add_service(reflection().build_v1alpha()?)
         .add_service(ControlServer::new(service))
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),

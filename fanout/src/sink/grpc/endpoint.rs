@@ -62,17 +62,20 @@ impl Endpoint {
         let (health, health_service) = tonic_health::server::health_reporter();
         let fanout = FanoutServer::new(FanoutService::new(self.services, shutdown.clone()));
         health.set_serving::<FanoutServer<FanoutService>>().await;
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1()?;
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
         Server::builder()
             .tcp_nodelay(true)
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .add_service(health_service)
-            .add_service(reflection)
+            .add_service(reflection().build_v1()?)
+            // What many clients still ask for.
+            .add_service(reflection().build_v1alpha()?)
             .add_service(fanout)
             .serve_with_incoming_shutdown(
                 TcpListenerStream::new(self.listener),
