@@ -1,0 +1,148 @@
+//! From a tree to a program: `eval_const_expressions` and the choice of what can be computed here.
+//!
+//! Constant parts are computed in the same order as PostgreSQL's planner does it, since that decides which error
+//! a filter raises before it has seen a row, and which parts are never looked at.
+
+mod branches;
+mod calls;
+mod nodes;
+
+use crate::error::FilterError;
+use crate::kind::{Base, Kind};
+use crate::program::{Expr, Program, Slot};
+use crate::source::FilterSource;
+use crate::tree::{self, Node, TreeError};
+use crate::value::OwnedValue;
+
+/// A filter, ready to be asked.
+#[derive(Debug)]
+pub enum Compiled {
+    /// It is evaluated here.
+    Native(Program),
+    /// It is evaluated by PostgreSQL.
+    Postgres {
+        /// Why not here.
+        reason: String,
+        /// What it reads, as indexes into [`FilterSource::columns`]; empty if even the tree can't be read, then
+        /// all columns may be meant.
+        columns: Vec<usize>,
+    },
+    /// It fails for every row: a constant part of it does. PostgreSQL raises this at the first change for which it
+    /// prepares the filter.
+    Fails(FilterError),
+}
+
+/// Compiles a filter.
+#[must_use]
+pub fn compile(source: &FilterSource<'_>) -> Compiled {
+    compile_any(&[*source])
+}
+
+/// Compiles filters of one relation of which any may let a row pass, in this order.
+#[must_use]
+pub fn compile_any(sources: &[FilterSource<'_>]) -> Compiled {
+    let mut compiler = Compiler {
+        source: sources.first(),
+        slots: Vec::new(),
+        case: None,
+    };
+    let reason = match compiler.program(sources) {
+        Ok(root) => {
+            return Compiled::Native(Program {
+                root,
+                slots: compiler.slots.into(),
+            });
+        }
+        Err(Stop::Fails(error)) => return Compiled::Fails(error),
+        Err(Stop::Postgres(reason)) => reason,
+    };
+    let columns = sources.iter().flat_map(columns_of);
+    let mut columns: Vec<usize> = columns.collect();
+    columns.sort_unstable();
+    columns.dedup();
+    Compiled::Postgres { reason, columns }
+}
+
+/// Columns that a filter names anywhere.
+fn columns_of(source: &FilterSource<'_>) -> Vec<usize> {
+    let variables = tree::attributes(source.tree);
+    let find = |attribute: i16| {
+        let mut columns = source.columns.iter();
+        columns.position(|column| column.attribute == attribute)
+    };
+    variables.into_iter().filter_map(find).collect()
+}
+
+/// Why there is no program.
+pub(crate) enum Stop {
+    Postgres(String),
+    Fails(FilterError),
+}
+
+impl From<TreeError> for Stop {
+    fn from(error: TreeError) -> Self {
+        Self::Postgres(error.to_string())
+    }
+}
+
+impl From<FilterError> for Stop {
+    fn from(error: FilterError) -> Self {
+        Self::Fails(error)
+    }
+}
+
+/// An expression of a kind.
+pub(crate) struct Typed {
+    pub(crate) expr: Expr,
+    pub(crate) kind: Kind,
+}
+
+type Result<T> = std::result::Result<T, Stop>;
+
+pub(crate) struct Compiler<'s> {
+    source: Option<&'s FilterSource<'s>>,
+    slots: Vec<Slot>,
+    /// The innermost CASE's argument.
+    case: Option<CaseArgument>,
+}
+
+/// What CaseTestExpr stands for.
+#[derive(Clone)]
+pub(crate) struct CaseArgument {
+    kind: Kind,
+    /// If it is constant, CaseTestExpr is that constant.
+    constant: Option<OwnedValue>,
+}
+
+const BOOL: Kind = Base::Bool.scalar();
+
+impl Compiler<'_> {
+    fn program(&mut self, sources: &[FilterSource<'_>]) -> Result<Expr> {
+        let trees = sources.iter().map(|source| tree::read(source.tree));
+        let trees: Vec<Node<'_>> = trees.collect::<std::result::Result<_, _>>()?;
+        if let [tree] = trees.as_slice() {
+            return self.boolean(tree);
+        }
+        self.logic(&trees.iter().collect::<Vec<_>>(), true)
+    }
+
+    fn boolean(&mut self, node: &Node<'_>) -> Result<Expr> {
+        let typed = self.node(node)?;
+        if typed.kind != BOOL {
+            return Err(postgres(format!("a {} is not boolean", node.name)));
+        }
+        Ok(typed.expr)
+    }
+}
+
+pub(crate) fn postgres(reason: impl Into<String>) -> Stop {
+    Stop::Postgres(reason.into())
+}
+
+/// Whether an expression is constant, and if so whether it is null.
+pub(crate) const fn constness(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Const(value) => Some(value.is_null()),
+        _ => None,
+    }
+}
