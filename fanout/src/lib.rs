@@ -27,6 +27,7 @@ pub mod replay;
 pub mod runtime;
 pub mod selection;
 pub mod sink;
+pub mod snapshot;
 pub mod subscriber;
 
 #[cfg(test)]

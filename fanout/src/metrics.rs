@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use crate::sink::Services;
+use crate::snapshot::Method;
 use crate::subscriber::{Protocol, Totals};
 
 /// Registers everything; there is nothing to see before `services` is set.
@@ -86,6 +87,32 @@ impl Encoder<'_> {
         Ok(())
     }
 
+    fn encode_snapshots(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let counts = self.0.snapshots.counts();
+        let help = "Snapshots of the source made for slots: a cut of the log that fits one (cut), or by a temporary slot there (slot)";
+        let mut family = encoder.encode_descriptor("snapshots", help, None, MetricType::Counter)?;
+        for method in Method::ALL {
+            let labels = [("method", method.name())];
+            ConstCounter::new(counts.made(method)).encode(family.encode_family(&labels)?)?;
+        }
+        for (name, help, value) in [
+            (
+                "snapshot_tries",
+                "Snapshots for which a cut of the log was looked for, found or not",
+                counts.looks,
+            ),
+            (
+                "snapshots_failed",
+                "Slots that were not created because there was no snapshot for them",
+                counts.failed,
+            ),
+        ] {
+            let metric = ConstCounter::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        Ok(())
+    }
+
     fn encode_connected(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let help = "Subscribers that are connected";
         let mut family = encoder.encode_descriptor("subscribers", help, None, MetricType::Gauge)?;
@@ -116,6 +143,7 @@ impl Collector for ServicesCollector {
         let help = "Bytes sent to subscribers";
         this.encode_totals(encoder, "sent_bytes", help, |totals| totals.bytes)?;
         let help = "Streams started";
-        this.encode_totals(encoder, "streams", help, |totals| totals.streams)
+        this.encode_totals(encoder, "streams", help, |totals| totals.streams)?;
+        this.encode_snapshots(encoder)
     }
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::cluster::Cluster;
+use crate::expect::wait_until;
 use crate::postgres::client;
 use crate::process::{Process, run_successfully};
 use crate::sql::{Row, Session};
@@ -18,6 +19,8 @@ pub const PGBENCH_TABLES: [&str; 4] = [
     "pgbench_tellers",
 ];
 
+/// A session that lost its client ends with its statement.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 /// Steps of `pgbench -i`: drop and create the tables, with primary keys but without rows.
 const SCHEMA_STEPS: &str = "dtp";
 /// Fill the tables: TRUNCATE of all and COPY, in one transaction.
@@ -103,6 +106,19 @@ impl Pgbench {
     /// Ends it, wherever it is.
     pub fn stop(mut self) {
         self.0.kill();
+    }
+
+    /// Ends it, and waits until its last transactions have ended too: they may commit after it was killed.
+    pub async fn stop_and_settle(self, cluster: &Cluster) {
+        self.stop();
+        wait_until("pgbench's sessions end", SETTLE_DEADLINE, async || {
+            let sql = "select count(*) from pg_stat_activity where application_name = 'pgbench'";
+            match cluster.value(sql).await.as_str() {
+                "0" => Ok(()),
+                left => Err(left.to_owned()),
+            }
+        })
+        .await;
     }
 }
 

@@ -12,6 +12,7 @@ mod main {
     mod grpc_services;
     mod harness;
     mod idle;
+    mod initial_copy;
     mod large_transaction;
     mod main_path;
     mod native;
@@ -21,6 +22,7 @@ mod main {
     mod recvlogical;
     mod replay;
     mod retention;
+    mod snapshots;
     mod stage;
     mod stopped_subscriber;
 }

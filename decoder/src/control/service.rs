@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::stream;
 use pg_proto::Lsn;
@@ -17,6 +17,7 @@ use proto::v1::{
     SourceStatus, WatchHeadRequest,
 };
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -39,6 +40,9 @@ pub struct About {
     /// The publication that it follows.
     pub publication: String,
 }
+
+/// Longest time until what is written is durable, for a slot that is to start there.
+const DURABLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The control service.
 #[derive(Clone, Debug)]
@@ -145,6 +149,15 @@ impl ControlService {
         Ok(())
     }
 
+    /// A fanout may serve what is written and not fsynced yet, and ask for a slot there. If it takes longer, the slot is
+    /// refused as one ahead of the log.
+    async fn wait_durable_if_written(&self, lsn: Lsn) {
+        if lsn <= self.state.head().written_lsn {
+            // Whether it came to that is seen in the log.
+            let _ = timeout(DURABLE_TIMEOUT, self.state.wait_durable(lsn)).await;
+        }
+    }
+
     /// Where a slot starts that does not say where: at the head, with every publication made before known.
     async fn head_for_new_slot(&self, name: &str) -> Result<Lsn, Status> {
         if self.registry.get(name).is_ok() {
@@ -219,8 +232,9 @@ impl Control for ControlService {
         let request = request.into_inner();
         let start = request.start_lsn;
         let mut new = new_slot(request)?;
-        let slot = if start.is_some() {
+        let slot = if let Some(start) = start {
             self.check_log_exists()?;
+            self.wait_durable_if_written(Lsn(start)).await;
             self.blocking(move |service| {
                 let log = &service.about.log_directory;
                 create_at(log, &service.registry, &service.retention, new)

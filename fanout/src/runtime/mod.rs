@@ -23,6 +23,7 @@ use crate::metrics;
 use crate::positions::{InvalidAddress, Positions, report};
 use crate::replay::{HeadWatcher, Replay};
 use crate::sink::{Services, grpc, walsender};
+use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
 
 /// Time between two attempts to open a log that is not there yet.
@@ -98,6 +99,7 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
             replay: Replay::new(log, head),
             positions,
             subscribers: Subscribers::new(limit(&config)),
+            snapshots: Snapshots::default(),
             config,
         };
         result = serve_subscribers(services, guard, &ready, &shutdown).await;

@@ -18,6 +18,7 @@ use pg_proto::Lsn;
 use crate::error::StreamError;
 use crate::positions::{Positions, PositionsError};
 use crate::replay::Replay;
+use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
 
 /// What every connection has a hand on. Cloning is cheap.
@@ -29,6 +30,8 @@ pub struct Services {
     pub positions: Positions,
     /// Who is connected.
     pub subscribers: Subscribers,
+    /// What snapshots of the source share.
+    pub snapshots: Snapshots,
     /// All settings.
     pub config: Arc<service::config::Config>,
 }

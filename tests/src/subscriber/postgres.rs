@@ -31,7 +31,42 @@ impl PostgresSubscriber {
             .unwrap_or_else(|error| panic!("CREATE SUBSCRIPTION: {error}"));
     }
 
-    /// The same, which may fail.
+    /// CREATE SUBSCRIPTION with these options, and the server's defaults for all others: with initial copy.
+    pub async fn subscribe_with(
+        &self,
+        name: &str,
+        to: &Endpoint,
+        publications: &str,
+        options: &str,
+    ) {
+        let with = if options.is_empty() {
+            String::new()
+        } else {
+            format!(" with ({options})")
+        };
+        let sql = format!(
+            "create subscription {name} connection '{}' publication {publications}{with}",
+            to.conninfo()
+        );
+        self.cluster.sql(&sql).await;
+    }
+
+    /// Waits until every table of a subscription was copied and has caught up.
+    pub async fn wait_until_copied(&self, name: &str, deadline: Duration) {
+        let what = format!("the tables of subscription {name} are copied");
+        let sql = format!(
+            "select coalesce(string_agg(srrelid::regclass || ' ' || srsubstate::text, ', '), '') \
+             from pg_subscription_rel join pg_subscription on oid = srsubid \
+             where subname = '{name}' and srsubstate <> 'r'"
+        );
+        wait_until(&what, deadline, async || {
+            let left = connect(&self.cluster).await?.value(&sql).await;
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        })
+        .await;
+    }
+
+    /// The same as [`Self::subscribe`], which may fail.
     pub async fn try_subscribe(
         &self,
         name: &str,

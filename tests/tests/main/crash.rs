@@ -3,8 +3,6 @@
 //! The gRPC subscriber's model refuses a row that comes twice, a PostgreSQL subscriber stops with an error; so
 //! equal contents in the end mean that nothing was lost and nothing was doubled.
 
-use std::time::Duration;
-
 use tests::scale::{patience, pick};
 use tests::subscriber::{GrpcSubscriber, Keep, PostgresSubscriber};
 use tests::wait_until;
@@ -69,22 +67,8 @@ impl Run {
     }
 
     async fn finish(self) {
-        self.pgbench.stop();
-        // Its last transactions may still commit after it was killed.
         let source = &self.stage.source;
-        wait_until(
-            "pgbench's sessions end",
-            Duration::from_secs(30),
-            async || {
-                let sql =
-                    "select count(*) from pg_stat_activity where application_name = 'pgbench'";
-                match source.value(sql).await.as_str() {
-                    "0" => Ok(()),
-                    left => Err(left.to_owned()),
-                }
-            },
-        )
-        .await;
+        self.pgbench.stop_and_settle(source).await;
         let end = self.stage.settle().await;
         self.grpc.wait_for(end, patience()).await;
         self.grpc.assert_contents(source, &PGBENCH_TABLES).await;

@@ -47,11 +47,40 @@ impl Stage {
         Self::on(source, fanouts).await
     }
 
+    /// The same with settings of the programs.
+    pub(crate) async fn with_pgbench_and(
+        major: u32,
+        fanouts: usize,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let source = Cluster::start_new(major).await;
+        create_pgbench_tables(&source);
+        Self::on_with(source, fanouts, settings).await
+    }
+
+    /// One fanout, with settings of the programs.
+    pub(crate) async fn with_fanout_settings(
+        major: u32,
+        settings: &[(&str, &str)],
+        sql: &str,
+    ) -> Self {
+        let source = Cluster::start_new(major).await;
+        source.sql(sql).await;
+        Self::on_with(source, 1, settings).await
+    }
+
     async fn on(source: Cluster, fanouts: usize) -> Self {
+        Self::on_with(source, fanouts, &[]).await
+    }
+
+    async fn on_with(source: Cluster, fanouts: usize, settings: &[(&str, &str)]) -> Self {
         source
             .sql(&format!("create publication {PUBLICATION} for all tables"))
             .await;
         let mut decant = Decant::new(&source);
+        for (key, value) in settings {
+            decant.set(key, value);
+        }
         decant.initialise_and_start().await;
         for _ in 0..fanouts {
             decant.start_fanout().await;

@@ -164,6 +164,10 @@ pub struct Fanout {
     pub subscriber_buffer_bytes: u64,
     /// Most PostgreSQL connections at a time.
     pub max_connections: u32,
+    /// How many snapshots are tried until one fits the log; then the source makes one with a temporary slot.
+    pub snapshot_tries: u32,
+    /// How long the log may stand still while a snapshot waits for it, in milliseconds.
+    pub snapshot_wait_ms: u64,
 }
 
 /// Form of the log output.
@@ -273,6 +277,8 @@ impl Default for Fanout {
             wal_sender_timeout_ms: 60_000,
             subscriber_buffer_bytes: 1 << 20,
             max_connections: 10_000,
+            snapshot_tries: 20,
+            snapshot_wait_ms: 30_000,
         }
     }
 }

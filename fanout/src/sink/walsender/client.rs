@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 const MAX_CLIENT_MESSAGE: usize = 64 << 20;
 /// Room for the next read; a client's ordinary message is 39 bytes.
 const READ_CHUNK: usize = 4 << 10;
+/// What a client may send ahead while it is being looked whether it is still there.
+const KEPT_WHILE_BUSY: usize = 64 << 10;
 
 /// The reading half, type-erased: TCP or TLS.
 pub(super) type Input = Box<dyn AsyncRead + Send + Sync + Unpin>;
@@ -122,6 +124,16 @@ impl Receiver {
                 return Ok(None);
             }
         }
+    }
+
+    /// Returns when the client has left. What it sends meanwhile is kept, up to a limit. Cancel safe.
+    pub(super) async fn gone(&mut self) {
+        while self.buffer.len() < KEPT_WHILE_BUSY {
+            if !matches!(self.fill().await, Ok(true)) {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     async fn fill(&mut self) -> Result<bool, ReceiveError> {

@@ -10,6 +10,7 @@
 //! authentication   who is let in, and SCRAM
 //! session    statement after statement: Query, Terminate
 //!   command    IDENTIFY_SYSTEM, SHOW          slots   CREATE/DROP/ALTER/READ_REPLICATION_SLOT
+//!   snapshot   for a slot: one that fits its start
 //!   start      START_REPLICATION              sql     everything else
 //!     stream     copy-both: changes and keepalives out, reports in
 //! upstream   this client's own connection to the source, opened when SQL comes that only the source can answer
@@ -44,6 +45,7 @@ mod settings;
 mod slot_name;
 mod slot_options;
 mod slots;
+mod snapshot;
 mod source;
 mod sql;
 mod start;

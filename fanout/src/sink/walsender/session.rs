@@ -20,6 +20,7 @@ use super::endpoint::Shared;
 use super::login::{Login, negotiation};
 use super::opening::Opened;
 use super::parameters::Parameters;
+use super::snapshot::Exported;
 use super::source::Source;
 use super::upstream::Upstream;
 use crate::auth::Access;
@@ -51,6 +52,8 @@ pub(super) struct Session<'a> {
     pub(super) upstream: Upstream,
     /// Temporary slots that this session made and keeps; they go with it.
     pub(super) temporary: BTreeMap<String, Lease>,
+    /// The snapshot that the last command exported.
+    pub(super) exported: Option<Exported>,
     /// After an error in the extended protocol everything is ignored up to Sync.
     skip_to_sync: bool,
 }
@@ -170,6 +173,7 @@ impl<'a> LogIn<'a> {
             wal_sender_timeout: self.wal_sender_timeout,
             upstream,
             temporary: BTreeMap::new(),
+            exported: None,
             skip_to_sync: false,
         }
     }
@@ -337,6 +341,7 @@ impl<'a> Session<'a> {
     }
 
     async fn query(&mut self, text: &[u8]) -> io::Result<Flow> {
+        self.end_export().await;
         if text.iter().all(|byte| b"; \t\n\r\x0b\x0c".contains(byte)) {
             self.client.sender.put(&BackendMessage::EmptyQueryResponse);
             return self.conclude(Ok(())).await;
@@ -404,6 +409,7 @@ impl<'a> Session<'a> {
                 tracing::warn!(slot, %error, "can't drop a temporary slot; it goes when its lease runs out");
             }
         }
+        self.end_export().await;
         self.upstream.close().await;
     }
 }

@@ -4,12 +4,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use pg_proto::Lsn;
-use pg_proto::replication::{CommandOption, SnapshotAction};
+use pg_proto::replication::CommandOption;
 use pg_proto::wire::{ErrorFields, FieldDescription, sqlstate};
 use tokio::time::Instant;
 use tonic::Code;
 
 use super::session::Session;
+use super::snapshot::Snapshot;
 use super::upstream::with_causes;
 use super::{slot_name, slot_options};
 use crate::positions::{NewSlot, PositionsError};
@@ -36,17 +37,16 @@ impl Session<'_> {
         if existing.map_err(|error| self.slot_error(&error))?.is_some() {
             return Err(exists(slot));
         }
-        if options.snapshot != SnapshotAction::Nothing {
-            return Err(no_snapshot(options.snapshot));
-        }
+        self.check_snapshot(options.snapshot).await?;
         if plugin != PLUGIN {
             let message = format!("could not access file \"{plugin}\": No such file or directory");
             return Err(ErrorFields::error(sqlstate::UNDEFINED_FILE, message)
                 .with_hint("This endpoint has the output plugin pgoutput."));
         }
+        let snapshot = Box::pin(self.take_snapshot(options.snapshot)).await?;
         let new = NewSlot {
             name: slot.to_owned(),
-            start: None,
+            start: snapshot.as_ref().map(Snapshot::position),
             temporary,
             two_phase: options.two_phase,
             failover: options.failover,
@@ -60,6 +60,10 @@ impl Session<'_> {
             let lease = lease.map_err(|error| self.slot_error(&error))?;
             self.temporary.insert(slot.to_owned(), lease);
         }
+        let snapshot_name = match snapshot {
+            Some(snapshot) => self.hand_over(snapshot, options.snapshot).await,
+            None => None,
+        };
         let columns = [
             "slot_name",
             "consistent_point",
@@ -71,7 +75,7 @@ impl Session<'_> {
             &[
                 Some(slot),
                 Some(&Lsn(created.confirmed_lsn).to_string()),
-                None,
+                snapshot_name.as_deref(),
                 Some(plugin),
             ],
             "CREATE_REPLICATION_SLOT",
@@ -188,23 +192,5 @@ fn unknown(slot: &str) -> ErrorFields {
     ErrorFields::error(
         sqlstate::UNDEFINED_OBJECT,
         format!("replication slot \"{slot}\" does not exist"),
-    )
-}
-
-fn no_snapshot(action: SnapshotAction) -> ErrorFields {
-    let refused = |word| {
-        let message = format!(
-            "CREATE_REPLICATION_SLOT ... (SNAPSHOT '{word}') is not supported by this endpoint"
-        );
-        ErrorFields::error(sqlstate::FEATURE_NOT_SUPPORTED, message)
-    };
-    let report = if action == SnapshotAction::Use {
-        refused("use")
-    } else {
-        refused("export").with_detail("Without an option the snapshot is exported.")
-    };
-    report.with_hint(
-        "Create the slot with SNAPSHOT 'nothing' (NOEXPORT_SNAPSHOT), or the subscription with \
-         copy_data = false, and copy the tables by other means.",
     )
 }

@@ -62,6 +62,11 @@ impl Upstream {
         }
     }
 
+    /// How this client is connected.
+    pub(super) const fn options(&self) -> &ConnectOptions {
+        &self.options
+    }
+
     /// The state of the transaction: that of the source, or none.
     pub(super) fn status(&self) -> TransactionStatus {
         let open = self.connection.as_ref();
@@ -158,7 +163,7 @@ pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// The source can't be asked. What it said itself is passed on as it is.
-fn not_connected(error: &ConnectError, options: &ConnectOptions) -> ErrorFields {
+pub(super) fn not_connected(error: &ConnectError, options: &ConnectOptions) -> ErrorFields {
     let user = &options.user;
     if let Some(said) = error.server() {
         let mut report = ErrorFields::error(said.code(), said.message());

@@ -82,6 +82,16 @@ impl ServerVersion {
         format!("{words} \"{slot}\"")
     }
 
+    /// Whether a transaction must be read-only to use the snapshot of a new slot.
+    pub(crate) const fn uses_snapshots_read_only(self) -> bool {
+        self.0 >= 16
+    }
+
+    /// Whether there is `transaction_timeout`.
+    pub(crate) const fn has_transaction_timeout(self) -> bool {
+        self.0 >= 17
+    }
+
     /// Whether `search_path` is a reported parameter.
     pub(crate) const fn reports_search_path(self) -> bool {
         self.0 >= 18

@@ -20,6 +20,7 @@ use tonic::{Status, Streaming};
 use super::Endpoint;
 use crate::positions::Positions;
 use crate::sink::Services;
+use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
 use crate::testing::TestLog;
 use crate::testing::control::{self, Slots};
@@ -42,6 +43,7 @@ impl Fanout {
             replay: log.replay(),
             positions,
             subscribers: Subscribers::new(10),
+            snapshots: Snapshots::default(),
             config: Arc::default(),
         };
         let address = "127.0.0.1:0".parse().unwrap();

@@ -122,8 +122,8 @@ CREATE_REPLICATION_SLOT s1 LOGICAL pgoutput NOEXPORT_SNAPSHOT | 42710 | replicat
 CREATE_REPLICATION_SLOT "Bad" LOGICAL pgoutput (SNAPSHOT 'nothing') | 42602 | replication slot name "Bad" contains invalid character
 CREATE_REPLICATION_SLOT x LOGICAL nosuchplugin (SNAPSHOT 'nothing') | 58P01 | could not access file "nosuchplugin": No such file or directory
 CREATE_REPLICATION_SLOT x LOGICAL pgoutput (FAILOVER, SNAPSHOT 'nothing') | XX000 | unrecognized option: failover
-CREATE_REPLICATION_SLOT x LOGICAL pgoutput | 0A000 | CREATE_REPLICATION_SLOT ... (SNAPSHOT 'export') is not supported by this endpoint
-CREATE_REPLICATION_SLOT x LOGICAL pgoutput (SNAPSHOT 'use') | 0A000 | CREATE_REPLICATION_SLOT ... (SNAPSHOT 'use') is not supported by this endpoint
+CREATE_REPLICATION_SLOT x LOGICAL nosuchplugin | 58P01 | could not access file "nosuchplugin": No such file or directory
+CREATE_REPLICATION_SLOT x LOGICAL pgoutput (SNAPSHOT 'use') | XX000 | CREATE_REPLICATION_SLOT ... (SNAPSHOT 'use') must be called inside a transaction
 CREATE_REPLICATION_SLOT x PHYSICAL | 0A000 | physical replication is not served by this endpoint
 READ_REPLICATION_SLOT s1 | 0A000 | cannot use READ_REPLICATION_SLOT with a logical replication slot
 DROP_REPLICATION_SLOT nope | 42704 | replication slot "nope" does not exist

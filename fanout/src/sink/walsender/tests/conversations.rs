@@ -62,7 +62,7 @@ const APPLY: Script = &[
     ),
 ];
 
-/// A table synchronisation that failed, up to where a snapshot is wanted.
+/// A table synchronisation that is tried again, up to its stream.
 const TABLE_SYNC: Script = &[
     CLEAR_SEARCH_PATH,
     (
@@ -73,9 +73,15 @@ const TABLE_SYNC: Script = &[
     (
         "CREATE_REPLICATION_SLOT \"pg_16449_sync_16397_7710463241471203634\" LOGICAL pgoutput \
          (SNAPSHOT 'use')",
-        "EZ",
+        "TDCZ",
     ),
-    ("COPY t TO STDOUT", "EZ"),
+    ("COPY t TO STDOUT", "HdddcCZ"),
+    ("COMMIT", "CZ"),
+    (
+        "START_REPLICATION SLOT \"pg_16449_sync_16397_7710463241471203634\" LOGICAL 0/120 \
+         (proto_version '3', publication_names '\"p\"')",
+        "W",
+    ),
 ];
 
 /// `DROP SUBSCRIPTION`.
@@ -125,7 +131,40 @@ async fn a_subscription_from_its_creation_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_table_synchronisation_is_refused_where_it_wants_a_snapshot() {
+async fn a_table_synchronisation() {
     let harness = Harness::start().await;
     play(&mut harness.connect().await, TABLE_SYNC).await;
+    let asked = harness.asked.lock().clone();
+    // The client's own transaction imports the snapshot that the other one exported.
+    let import = "SET TRANSACTION SNAPSHOT '00000003-00000001-1'".to_owned();
+    assert!(asked.contains(&import), "{asked:?}");
+}
+
+/// What is exported lives until the next command.
+#[tokio::test]
+async fn an_exported_snapshot() {
+    let harness = Harness::start().await;
+    let mut connection = harness.connect().await;
+    let created = run(
+        &mut connection,
+        "CREATE_REPLICATION_SLOT e LOGICAL pgoutput",
+    )
+    .await;
+    assert_eq!(
+        row(&created),
+        [
+            Some("e"),
+            Some("0/120"),
+            Some("00000003-00000001-1"),
+            Some("pgoutput")
+        ]
+    );
+    let inside = "CREATE_REPLICATION_SLOT f LOGICAL pgoutput (SNAPSHOT 'export')";
+    run(&mut connection, "BEGIN").await;
+    let (code, message) = refused(&mut connection, inside).await;
+    assert_eq!(code, "XX000");
+    assert_eq!(
+        message,
+        "CREATE_REPLICATION_SLOT ... (SNAPSHOT 'export') must not be called inside a transaction"
+    );
 }

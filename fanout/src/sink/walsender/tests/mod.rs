@@ -28,6 +28,7 @@ use super::Endpoint;
 use crate::auth::Guard;
 use crate::positions::Positions;
 use crate::sink::Services;
+use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
 use crate::testing::control::{self, Slots};
 
@@ -68,6 +69,7 @@ impl Harness {
             replay: log.replay.clone(),
             positions: Positions::new(&format!("http://{control}"), "fanout-1").unwrap(),
             subscribers: Subscribers::new(limit),
+            snapshots: Snapshots::default(),
             config: Arc::new(config),
         };
         let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), services, Arc::clone(&guard));

@@ -99,11 +99,25 @@ fn answer(client: &mut Client, text: &str, status: &mut TransactionStatus) {
             let message = "current transaction is aborted";
             sender.error(ErrorFields::error("25P02", message));
         }
+        _ if text.contains("pg_current_snapshot") => {
+            *status = TransactionStatus::Transaction;
+            rows(client, &[("snapshot", "10:10:"), ("lsn", "0/120")]);
+            rows(client, &[("age", "7")]);
+        }
+        "SELECT pg_catalog.pg_export_snapshot() AS name" => {
+            rows(client, &[("name", "00000003-00000001-1")]);
+        }
+        "SHOW transaction_isolation" => {
+            rows(client, &[("transaction_isolation", "repeatable read")])
+        }
+        _ if text.starts_with("SET TRANSACTION") && *status == TransactionStatus::Transaction => {
+            sender.complete("SET");
+        }
         _ if text.starts_with("BEGIN") => {
             *status = TransactionStatus::Transaction;
             sender.complete("BEGIN");
         }
-        "ROLLBACK" => {
+        "ROLLBACK" | "COMMIT" => {
             *status = TransactionStatus::Idle;
             sender.complete("ROLLBACK");
         }
@@ -119,10 +133,7 @@ fn answer(client: &mut Client, text: &str, status: &mut TransactionStatus) {
             sender.complete("COPY 3");
         }
         _ if text.starts_with("SELECT") || text.starts_with("SHOW") => {
-            let column = vec![FieldDescription::text("value")];
-            sender.put(&BackendMessage::RowDescription(column));
-            sender.put(&BackendMessage::DataRow(vec![Some(b"from the source")]));
-            sender.complete("SELECT 1");
+            rows(client, &[("value", "from the source")]);
         }
         _ => {
             if *status == TransactionStatus::Transaction {
@@ -131,4 +142,15 @@ fn answer(client: &mut Client, text: &str, status: &mut TransactionStatus) {
             sender.error(ErrorFields::error("42601", "syntax error of the source"));
         }
     }
+}
+
+/// A result of one row.
+fn rows(client: &mut Client, row: &[(&str, &str)]) {
+    let columns = row.iter().map(|(name, _)| FieldDescription::text(name));
+    let columns = BackendMessage::RowDescription(columns.collect());
+    client.sender.put(&columns);
+    let values = row.iter().map(|(_, value)| Some(value.as_bytes()));
+    let values = BackendMessage::DataRow(values.collect());
+    client.sender.put(&values);
+    client.sender.complete("SELECT 1");
 }

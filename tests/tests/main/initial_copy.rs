@@ -1,0 +1,110 @@
+//! CREATE SUBSCRIPTION with initial copy, as PostgreSQL does it by default, while the source works: afterwards the
+//! subscriber has the source's rows. A row that is lost or comes twice makes a difference, or stops the subscriber with an
+//! error (primary keys); pgbench's history has no key, and is counted.
+
+use std::time::Duration;
+
+use tests::Cluster;
+use tests::scale::{patience, pick};
+use tests::subscriber::PostgresSubscriber;
+use tests::workload::{PGBENCH_TABLES, Pgbench, create_pgbench_tables, fill_pgbench_tables};
+
+use super::stage::{PUBLICATION, Stage};
+
+/// How many write at the source while tables are copied.
+const WRITERS: u32 = 8;
+
+/// A server with pgbench's tables, empty.
+async fn subscriber(major: u32) -> PostgresSubscriber {
+    let subscriber = PostgresSubscriber::start_new(major).await;
+    create_pgbench_tables(&subscriber.cluster);
+    subscriber
+}
+
+/// Only the decoder's own slot is left at the source, and it has no connections but the decoder's.
+async fn assert_nothing_is_left(source: &Cluster) {
+    let slots = source
+        .value("select string_agg(slot_name, ', ') from pg_replication_slots")
+        .await;
+    assert_eq!(slots, "decant");
+}
+
+/// Copies pgbench's tables in a run at full load.
+async fn copy_under_load(source: u32, subscriber_version: u32, configure: &[(&str, &str)]) {
+    let mut stage = Stage::with_pgbench_and(source, 1, configure).await;
+    fill_pgbench_tables(&stage.source, 1);
+    let pgbench = Pgbench::start_endless(&stage.source, WRITERS);
+    let subscriber = subscriber(subscriber_version).await;
+    let endpoint = stage.decant.fanout(0).endpoint();
+    subscriber
+        .subscribe_with("copied", &endpoint, PUBLICATION, "")
+        .await;
+    subscriber.wait_until_copied("copied", patience()).await;
+    // The streams that follow the copies have something to do, too.
+    tokio::time::sleep(Duration::from_millis(pick(500, 5_000))).await;
+    pgbench.stop_and_settle(&stage.source).await;
+    stage.settle().await;
+    subscriber
+        .wait_for_contents(&stage.source, &PGBENCH_TABLES, patience())
+        .await;
+    assert_nothing_is_left(&stage.source).await;
+    let slots = stage.decant.status().await.slots;
+    let names: Vec<&str> = slots.iter().map(|slot| slot.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["copied"],
+        "slots of table synchronisations are dropped"
+    );
+    let fanout = stage.decant.fanout(0);
+    let by_cut = fanout
+        .metric("decant_fanout_snapshots_total{method=\"cut\"}")
+        .await;
+    let by_slot = fanout
+        .metric("decant_fanout_snapshots_total{method=\"slot\"}")
+        .await;
+    let tries = fanout.metric("decant_fanout_snapshot_tries_total").await;
+    println!("{by_cut} snapshots by a cut of {tries} tried, {by_slot} by a slot");
+    assert!(by_cut + by_slot >= 4, "one for each table");
+    if configure
+        .iter()
+        .any(|(key, _)| *key == "fanout.snapshot_tries")
+    {
+        assert_eq!(by_cut, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_version_15() {
+    copy_under_load(15, 15, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_version_18() {
+    copy_under_load(18, 18, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_version_15_to_18_with_snapshots_that_the_source_makes() {
+    copy_under_load(15, 18, &[("fanout.snapshot_tries", "0")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `make postgres VERSIONS=14`"]
+async fn of_version_14() {
+    copy_under_load(14, 14, &[]).await;
+    copy_under_load(14, 14, &[("fanout.snapshot_tries", "0")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `make postgres VERSIONS=16`"]
+async fn of_version_16() {
+    copy_under_load(16, 16, &[]).await;
+    copy_under_load(16, 16, &[("fanout.snapshot_tries", "0")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs `make postgres VERSIONS=17`"]
+async fn of_version_17() {
+    copy_under_load(17, 17, &[]).await;
+    copy_under_load(17, 17, &[("fanout.snapshot_tries", "0")]).await;
+}
