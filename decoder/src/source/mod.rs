@@ -6,6 +6,7 @@ mod command;
 mod connect;
 mod error;
 mod feedback;
+mod gather;
 mod options;
 mod session;
 mod task;

@@ -1,7 +1,7 @@
 //! One connection's stream, from its start to its end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pg_client::{CopyBoth, CopyReceiver, CopySender};
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::connect::client;
 use super::error::SourceError;
 use super::feedback::{Feedback, Pace, Requests};
+use super::gather::Gather;
 use crate::ingest::{Pipeline, Session, glance};
 use crate::state::DecoderState;
 
@@ -37,6 +38,9 @@ type FeedbackTask = JoinHandle<Result<CopySender, SourceError>>;
 /// A running stream.
 pub(super) struct Streaming<'a> {
     receiver: CopyReceiver,
+    gather: Gather,
+    /// Before the next read.
+    pause: Option<Duration>,
     session: Session<'a>,
     pipeline: &'a Pipeline,
     requests: Arc<Requests>,
@@ -75,6 +79,8 @@ impl<'a> Streaming<'a> {
         };
         Self {
             receiver,
+            gather: Gather::new(Instant::now()),
+            pause: None,
             session,
             pipeline,
             requests,
@@ -101,6 +107,7 @@ impl<'a> Streaming<'a> {
             match self.event().await? {
                 Event::Frames(frames) => {
                     silent = false;
+                    self.pause = self.gather.after_read(frames.len(), Instant::now());
                     if let Some(ended) = self.pass_on(frames).await? {
                         return Ok(ended);
                     }
@@ -123,11 +130,18 @@ impl<'a> Streaming<'a> {
         let Self {
             receiver, feedback, ..
         } = self;
+        let pause = self.pause.take();
+        let next = async {
+            if let Some(pause) = pause {
+                tokio::time::sleep(pause).await;
+            }
+            receiver.next_batch().await
+        };
         tokio::select! {
             biased;
             () = self.shutdown.cancelled() => Ok(Event::Shutdown),
             failure = feedback => Err(feedback_failure(failure)),
-            next = tokio::time::timeout(SILENCE, receiver.next_batch()) => match next {
+            next = tokio::time::timeout(SILENCE, next) => match next {
                 Ok(Ok(Some(frames))) => Ok(Event::Frames(frames)),
                 Ok(Ok(None)) => Ok(Event::End),
                 Ok(Err(error)) => Err(client("the source's stream broke off")(error)),
