@@ -87,6 +87,27 @@ impl Pgbench {
         Self::spawn(command, cluster)
     }
 
+    /// Starts `clients` that run a script of their own until they are stopped or lose their connections.
+    pub fn start_script(cluster: &Cluster, clients: u32, script: &str) -> Self {
+        let file = cluster.socket_directory().join("script.sql");
+        std::fs::write(&file, script).expect("a script is written");
+        let mut command = pgbench(cluster.port());
+        command
+            .args([
+                "-n",
+                "-c",
+                &clients.to_string(),
+                "-j",
+                "2",
+                "-T",
+                "3600",
+                "-f",
+            ])
+            .arg(file)
+            .arg("postgres");
+        Self::spawn(command, cluster)
+    }
+
     fn spawn(command: Command, cluster: &Cluster) -> Self {
         let log = cluster.socket_directory().join("pgbench.log");
         Self(Process::spawn("pgbench", command, &log))

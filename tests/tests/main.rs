@@ -13,6 +13,7 @@ mod main {
     mod harness;
     mod idle;
     mod initial_copy;
+    mod interrupted_copy;
     mod large_transaction;
     mod main_path;
     mod native;
@@ -22,7 +23,11 @@ mod main {
     mod recvlogical;
     mod replay;
     mod retention;
+    mod snapshot_rules;
     mod snapshots;
     mod stage;
     mod stopped_subscriber;
+    mod subscription_conflict;
+    mod subscription_life;
+    mod subscription_options;
 }

@@ -88,6 +88,75 @@ async fn from_version_15_to_18_with_snapshots_that_the_source_makes() {
     copy_under_load(15, 18, &[("fanout.snapshot_tries", "0")]).await;
 }
 
+/// Writes to `t_1` ... `t_count`, and to a table without a key.
+fn script(count: u32) -> String {
+    format!(
+        "\\set n random(1, {count})\n\\set m random(1, {count})\n\\set id random(1, 100000)\n\\set k random(1, 500)\n\
+         begin;\n\
+         insert into t_:n values (:id, 'new') on conflict (id) do update set v = t_:n.v || '+';\n\
+         delete from t_:m where id = :id + 1;\n\
+         insert into keyless values (:k, 'x');\n\
+         end;\n\
+         update t_:m set v = 'changed' where id = :k;\n\
+         update keyless set v = 'y' where k = :k and v = 'x' and random() < 0.1;\n"
+    )
+}
+
+/// Many tables and several subscribers at once: as many copies as their servers' workers do at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_tables_to_three_subscribers_at_once() {
+    let count = pick(16, 100);
+    let tables: Vec<String> = (1..=count)
+        .map(|number| format!("t_{number}"))
+        .chain(["keyless".to_owned()])
+        .collect();
+    let mut ddl = "create table keyless (k int, v text); alter table keyless replica identity full"
+        .to_owned();
+    for number in 1..=count {
+        ddl += &format!("; create table t_{number} (id int primary key, v text)");
+    }
+    let mut stage = Stage::new(15, 2, &ddl).await;
+    for number in 1..=count {
+        let fill = format!(
+            "insert into t_{number} select g, 'old' from generate_series(1, {}) g",
+            pick(500, 5_000)
+        );
+        stage.source.sql(&fill).await;
+    }
+    let pgbench = Pgbench::start_script(&stage.source, WRITERS, &script(count));
+    let mut subscribers = Vec::new();
+    for (number, major) in [15, 15, 18].into_iter().enumerate() {
+        let subscriber = PostgresSubscriber::start_new(major).await;
+        subscriber.cluster.sql(&ddl).await;
+        subscribers.push((format!("sub_{number}"), number % 2, subscriber));
+    }
+    for (name, fanout, subscriber) in &subscribers {
+        let endpoint = stage.decant.fanout(*fanout).endpoint();
+        subscriber
+            .subscribe_with(name, &endpoint, PUBLICATION, "")
+            .await;
+    }
+    for (name, _, subscriber) in &subscribers {
+        subscriber.wait_until_copied(name, patience()).await;
+    }
+    pgbench.stop_and_settle(&stage.source).await;
+    stage.settle().await;
+    let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+    for (_, _, subscriber) in &subscribers {
+        subscriber
+            .wait_for_contents(&stage.source, &tables, patience())
+            .await;
+    }
+    assert_nothing_is_left(&stage.source).await;
+    assert_eq!(stage.decant.status().await.slots.len(), subscribers.len());
+    let fanout = stage.decant.fanout(0);
+    let by_cut = fanout
+        .metric("decant_fanout_snapshots_total{method=\"cut\"}")
+        .await;
+    let tries = fanout.metric("decant_fanout_snapshot_tries_total").await;
+    println!("the first fanout: {by_cut} snapshots by a cut of {tries} tried");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs `make postgres VERSIONS=14`"]
 async fn of_version_14() {

@@ -113,9 +113,13 @@ impl Holder {
             .ok_or_else(|| not_understood(&results))
     }
 
-    /// Ends the transaction and the connection.
-    pub(super) async fn close(self) {
-        if let Err(error) = self.connection.close().await {
+    /// Ends the transaction, so that nobody can import its snapshot when this returns, and the connection.
+    pub(super) async fn close(mut self) {
+        let ended = match self.connection.simple_query("ROLLBACK").await {
+            Ok(_) => self.connection.close().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
             tracing::debug!(%error, "a snapshot's connection to the source did not end in order");
         }
     }
