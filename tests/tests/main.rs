@@ -23,6 +23,7 @@ mod main {
     mod recvlogical;
     mod replay;
     mod retention;
+    mod row_filters;
     mod snapshot_rules;
     mod snapshots;
     mod stage;

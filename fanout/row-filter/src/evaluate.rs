@@ -7,8 +7,8 @@ use bumpalo::Bump;
 
 use crate::column;
 use crate::error::FilterError;
-use crate::functions::Args;
 use crate::functions::compare::order_of;
+use crate::functions::{Args, Function, Run};
 use crate::kind::Base;
 use crate::program::{Expr, Program, RowOperator};
 use crate::types::array::Array;
@@ -137,41 +137,14 @@ impl<'a> Evaluation<'a> {
                 whens,
                 default,
             } => self.case(arg.as_deref(), whens, default, case),
-            Expr::Coalesce(args) => {
-                for arg in args {
-                    let value = self.value(arg, case)?;
-                    if !value.is_null() {
-                        return Ok(value);
-                    }
-                }
-                Ok(Value::Null)
-            }
+            Expr::Coalesce(args) => self.coalesce(args, case),
             Expr::MinMax {
                 base,
                 greatest,
                 args,
             } => self.extreme(*base, *greatest, args, case),
-            Expr::NullIf { equal, args } => {
-                let values = self.values(&**args, case)?;
-                let first = values.first().copied().unwrap_or(Value::Null);
-                if values.iter().any(Value::is_null) {
-                    return Ok(first);
-                }
-                let same = (equal.run)(self.args(values, Base::Any))?;
-                Ok(match same {
-                    Value::Bool(true) => Value::Null,
-                    _ => first,
-                })
-            }
-            Expr::Distinct { equal, args } => {
-                let values = self.values(&**args, case)?;
-                let nulls = values.iter().filter(|value| value.is_null()).count();
-                if nulls > 0 {
-                    return Ok(Value::Bool(nulls == 1));
-                }
-                let same = (equal.run)(self.args(values, Base::Any))?;
-                Ok(Value::Bool(!matches!(same, Value::Bool(true))))
-            }
+            Expr::NullIf { equal, args } => self.null_if(equal, args, case),
+            Expr::Distinct { equal, args } => self.distinct(equal, args, case),
             Expr::NullTest { arg, is_null } => {
                 let value = self.value(arg, case)?;
                 Ok(Value::Bool(value.is_null() == *is_null))
@@ -192,6 +165,44 @@ impl<'a> Evaluation<'a> {
                     .ok_or_else(FilterError::internal)
             }
         }
+    }
+
+    fn coalesce(&self, args: &'a [Expr], case: Value<'a>) -> Result<Value<'a>> {
+        for arg in args {
+            let value = self.value(arg, case)?;
+            if !value.is_null() {
+                return Ok(value);
+            }
+        }
+        Ok(Value::Null)
+    }
+
+    fn null_if(&self, equal: &Function, args: &'a [Expr; 2], case: Value<'a>) -> Result<Value<'a>> {
+        let values = self.values(args, case)?;
+        let first = values.first().copied().unwrap_or(Value::Null);
+        if values.iter().any(Value::is_null) {
+            return Ok(first);
+        }
+        let same = (equal.run)(self.args(values, Base::Any))?;
+        Ok(match same {
+            Value::Bool(true) => Value::Null,
+            _ => first,
+        })
+    }
+
+    fn distinct(
+        &self,
+        equal: &Function,
+        args: &'a [Expr; 2],
+        case: Value<'a>,
+    ) -> Result<Value<'a>> {
+        let values = self.values(args, case)?;
+        let nulls = values.iter().filter(|value| value.is_null()).count();
+        if nulls > 0 {
+            return Ok(Value::Bool(nulls == 1));
+        }
+        let same = (equal.run)(self.args(values, Base::Any))?;
+        Ok(Value::Bool(!matches!(same, Value::Bool(true))))
     }
 
     const fn args<'b>(&self, values: &'b [Value<'a>], element: Base) -> Args<'b, 'a> {
@@ -287,7 +298,7 @@ impl<'a> Evaluation<'a> {
 
     fn any_all(
         &self,
-        run: crate::functions::Run,
+        run: Run,
         any: bool,
         args: &'a [Expr; 2],
         case: Value<'a>,
@@ -310,7 +321,7 @@ impl<'a> Evaluation<'a> {
 
     fn any_all_of(
         &self,
-        run: crate::functions::Run,
+        run: Run,
         any: bool,
         scalar: Value<'a>,
         elements: impl ExactSizeIterator<Item = Value<'a>>,

@@ -45,5 +45,6 @@ mod value;
 pub use compile::{Compiled, compile, compile_any};
 pub use error::FilterError;
 pub use evaluate::{ColumnView, Scratch, TupleView};
+pub use functions::native_functions;
 pub use program::Program;
 pub use source::{DefaultCollation, Environment, FilterColumn, FilterSource};

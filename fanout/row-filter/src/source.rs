@@ -53,6 +53,21 @@ pub enum DefaultCollation {
     C,
 }
 
+impl DefaultCollation {
+    /// From `pg_database`: `datlocprovider`, `datcollate`, `datctype`, and `datlocale` (17 and later).
+    #[must_use]
+    pub fn of(provider: char, collate: &str, ctype: &str, locale: &str) -> Self {
+        let plain = |name: &str| matches!(name, "C" | "POSIX");
+        match provider {
+            'c' if plain(collate) && plain(ctype) => Self::C,
+            'c' if plain(collate) => Self::CodePoint,
+            'b' if locale == "C" => Self::C,
+            'b' if matches!(locale, "C.UTF-8" | "PG_UNICODE_FAST") => Self::CodePoint,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// Collations of `pg_collation.dat` with fixed OIDs, that compare by bytes.
 const C: u32 = 950;
 const POSIX: u32 = 951;

@@ -151,7 +151,7 @@ impl Compiler<'_> {
         let mut pairs = Vec::new();
         for ((left, right), collation) in left.into_iter().zip(right).zip(collations) {
             let base = self.ordered(left.kind, collation)?;
-            if left.kind != right.kind {
+            if !comparable(left.kind, right.kind) {
                 return Err(postgres("rows of different types"));
             }
             pairs.push((base, left.expr, right.expr));
@@ -172,6 +172,16 @@ impl Compiler<'_> {
         }
         Ok(kind.base)
     }
+}
+
+/// Whether values of two kinds have one order as they are.
+fn comparable(left: Kind, right: Kind) -> bool {
+    let group = |kind: Kind| match kind.base {
+        Base::Int2 | Base::Int4 | Base::Int8 => Base::Int8,
+        Base::Float4 | Base::Float8 => Base::Float8,
+        base => base,
+    };
+    group(left) == group(right) && left.array == right.array
 }
 
 fn check_signature(function: &Function, kinds: &[Kind], result: Kind) -> Result<()> {

@@ -15,8 +15,6 @@ pub(crate) const LT: u8 = 2;
 pub(crate) const LE: u8 = 3;
 pub(crate) const GT: u8 = 4;
 pub(crate) const GE: u8 = 5;
-/// Not an operator: -1, 0 or 1, as the support functions of indexes answer.
-pub(crate) const CMP: u8 = 6;
 
 const fn answer<'a, const OPERATOR: u8>(order: Ordering) -> Value<'a> {
     Value::Bool(match OPERATOR {
@@ -25,8 +23,7 @@ const fn answer<'a, const OPERATOR: u8>(order: Ordering) -> Value<'a> {
         LT => order.is_lt(),
         LE => order.is_le(),
         GT => order.is_gt(),
-        GE => order.is_ge(),
-        _ => return Value::Int(order as i64),
+        _ => order.is_ge(),
     })
 }
 
@@ -91,7 +88,7 @@ pub(crate) fn compare_padded<'a, const OPERATOR: u8>(args: Args<'_, 'a>) -> Answ
 
 /// A date may be later than the last timestamp, and is still before infinity.
 fn date_order(date: i64, timestamp: i64) -> Ordering {
-    let widest = i128::from(i64::MAX) * 4;
+    let widest = i128::MAX / 2;
     let date = match date {
         DATE_INFINITY => widest,
         DATE_MINUS_INFINITY => -widest,

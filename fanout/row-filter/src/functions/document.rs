@@ -31,12 +31,22 @@ pub(crate) fn field_text<'a>(args: Args<'_, 'a>) -> Answer<'a> {
     text(args.json(0)?.field(args.bytes(1)?), &args)
 }
 
+/// An element of an array. A document that is a scalar is stored as an array of one, and answers as such.
+fn item<'a>(args: &Args<'_, 'a>) -> Result<Option<&'a Json<'a>>, FilterError> {
+    let (json, index) = (args.json(0)?, args.int(1)?);
+    Ok(match json {
+        Json::Array(_) => json.element(index),
+        Json::Object(_) => None,
+        scalar => (index == 0 || index == -1).then_some(scalar),
+    })
+}
+
 pub(crate) fn element<'a>(args: Args<'_, 'a>) -> Answer<'a> {
-    document(args.json(0)?.element(args.int(1)?))
+    document(item(&args)?)
 }
 
 pub(crate) fn element_text<'a>(args: Args<'_, 'a>) -> Answer<'a> {
-    text(args.json(0)?.element(args.int(1)?), &args)
+    text(item(&args)?, &args)
 }
 
 /// What C's `strtol` takes whole: blanks, a sign, digits, within 32 bits.

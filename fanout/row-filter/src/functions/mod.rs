@@ -62,8 +62,15 @@ pub(crate) struct Function {
     pub(crate) result: Kind,
     pub(crate) needs: Needs,
     /// Whether it never fails, whatever its arguments.
+    #[expect(dead_code)]
     pub(crate) total: bool,
     pub(crate) run: Run,
+}
+
+/// OID and `pg_proc.prosrc` of every function that is computed here, for who compares them with a server.
+pub fn native_functions() -> impl Iterator<Item = (u32, &'static str)> {
+    let all = table::TABLES.iter().flat_map(|table| table.iter());
+    all.map(|function| (function.oid, function.source))
 }
 
 /// The function with an OID.

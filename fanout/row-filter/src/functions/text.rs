@@ -105,7 +105,11 @@ pub(crate) fn left<'a>(args: Args<'_, 'a>) -> Answer<'a> {
 
 pub(crate) fn right<'a>(args: Args<'_, 'a>) -> Answer<'a> {
     let text = args.bytes(0)?;
-    let mut skipped = -args.int(1)?;
+    let mut skipped = match args.int(1)? {
+        // PostgreSQL negates it in 32 bits, where it stays what it is, and skips nothing.
+        -2_147_483_648 => return Ok(Value::Bytes(text)),
+        characters => -characters,
+    };
     if skipped <= 0 {
         skipped += i64::try_from(length(text)).unwrap_or(i64::MAX);
     }

@@ -85,11 +85,9 @@ impl<'a> Json<'a> {
                     && left.iter().zip(*right).all(|(one, two)| one.equals(two))
             }
             (Self::Object(left), Json::Object(right)) => {
-                let same = |((key, value), (other_key, other)): (
-                    &(&[u8], Json<'_>),
-                    &(&[u8], Json<'_>),
-                )| { key == other_key && value.equals(other) };
-                left.len() == right.len() && left.iter().zip(*right).all(same)
+                let mut pairs = left.iter().zip(*right);
+                left.len() == right.len()
+                    && pairs.all(|(one, two)| one.0 == two.0 && one.1.equals(&two.1))
             }
             _ => false,
         }

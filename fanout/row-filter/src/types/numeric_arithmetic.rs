@@ -79,11 +79,7 @@ fn span(left: &Numeric<'_>, right: &Numeric<'_>) -> (i32, i32) {
     (high, lowest(left).min(lowest(right)).min(high))
 }
 
-fn combine<'a>(
-    (high, low): (i32, i32),
-    arena: &'a Bump,
-    mut digit: impl FnMut(i32) -> u16,
-) -> &'a [u16] {
+fn combine((high, low): (i32, i32), arena: &Bump, mut digit: impl FnMut(i32) -> u16) -> &[u16] {
     let count = usize::try_from(i64::from(high) - i64::from(low) + 1).unwrap_or(0);
     let digits = arena.alloc_slice_fill_copy(count, 0);
     for (weight, place) in (low..=high).zip(digits.iter_mut().rev()) {
@@ -244,7 +240,7 @@ fn take_multiple(remainder: &mut [i64], divisor: &[u16], times: i64) {
 }
 
 pub(crate) fn divide<'a>(left: &Numeric<'a>, right: &Numeric<'a>, arena: &'a Bump) -> Result<'a> {
-    if let Some(special) = special_quotient(left, right, true)? {
+    if let Some(special) = special_quotient(left, right)? {
         return Ok(special);
     }
     let first = |number: &Numeric<'_>| number.digits.first().copied().unwrap_or(0);
@@ -267,7 +263,7 @@ pub(crate) fn divide_whole<'a>(
     right: &Numeric<'a>,
     arena: &'a Bump,
 ) -> Result<'a> {
-    if let Some(special) = special_quotient(left, right, true)? {
+    if let Some(special) = special_quotient(left, right)? {
         return Ok(special);
     }
     let negative = left.negative != right.negative;
@@ -300,7 +296,6 @@ pub(crate) fn remainder<'a>(
 fn special_quotient<'a>(
     left: &Numeric<'a>,
     right: &Numeric<'a>,
-    _division: bool,
 ) -> std::result::Result<Option<Numeric<'a>>, FilterError> {
     if left.class == Class::NaN || right.class == Class::NaN {
         return Ok(Some(nan()));
