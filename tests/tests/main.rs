@@ -9,6 +9,7 @@ mod main {
     mod crash;
     mod decctl;
     mod endpoint;
+    mod extended_protocol;
     mod grpc_services;
     mod harness;
     mod idle;

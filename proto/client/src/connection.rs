@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use pg_proto::wire::{ErrorFields, FRAME_HEAD_LEN, Frame, FrontendMessage, TransactionStatus};
+use pg_proto::wire::{
+    ErrorFields, ExtendedQuery, FRAME_HEAD_LEN, Frame, FrontendMessage, TransactionStatus,
+    put_frame,
+};
 use tokio::io::AsyncWriteExt;
 
 use crate::buffer::FrameBuffer;
@@ -196,11 +199,28 @@ impl Connection {
         self.outbox.flush(&mut self.transport, QUERYING).await
     }
 
+    /// Queues a frame as it travels. It is sent while [`Self::next_frame`] waits. A message that asks for
+    /// ReadyForQuery is to be counted by the caller: all of them must be read before the next query.
+    pub fn queue_frame(&mut self, tag: u8, body: &[u8]) {
+        self.outbox
+            .queue_with(|out| put_frame(tag, out, |out| out.extend_from_slice(body)));
+    }
+
+    /// The same for a message of the extended query protocol.
+    pub fn queue_extended(&mut self, message: &ExtendedQuery<'_>) {
+        self.outbox.queue_with(|out| message.encode(out));
+    }
+
+    /// Bytes that are queued and not sent.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// The server's next frame, whatever it is. Settings and the state of the transaction are noted here too.
-    /// Notices are only in the frame.
+    /// Notices are only in the frame. What is queued is sent meanwhile.
     pub async fn next_frame(&mut self) -> Result<RawFrame, Error> {
-        let (buffer, transport) = (&mut self.buffer, &mut self.transport);
-        let bytes = next_frame_owned(buffer, transport, "waiting for an answer").await?;
+        let bytes = self.next_frame_bytes().await?;
         let frame = RawFrame { bytes };
         match frame.tag() {
             b'N' => {}
@@ -248,6 +268,19 @@ impl Connection {
             doing: CLOSING,
             source,
         })
+    }
+
+    async fn next_frame_bytes(&mut self) -> Result<Bytes, Error> {
+        const WAITING: &str = "waiting for an answer";
+        if self.outbox.len() > 0 {
+            // A server that sends much may read nothing until that is taken.
+            let (mut reader, mut writer) = tokio::io::split(&mut self.transport);
+            tokio::select! {
+                bytes = next_frame_owned(&mut self.buffer, &mut reader, WAITING) => return bytes,
+                sent = self.outbox.flush(&mut writer, QUERYING) => sent?,
+            }
+        }
+        next_frame_owned(&mut self.buffer, &mut self.transport, WAITING).await
     }
 
     fn queue_query(&mut self, sql: &[u8]) {

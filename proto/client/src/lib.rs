@@ -9,7 +9,7 @@
 //! | [`CancelToken`] | cancelling another connection's query |
 //! | [`server_end_point`] | what a certificate is in channel binding, for a server's side too |
 //!
-//! There is no extended query protocol and there are no types: values are text.
+//! Of the extended query protocol there are only frames to be passed on, and there are no types: values are text.
 //!
 //! # Cancellation
 //!

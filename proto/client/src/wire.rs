@@ -52,6 +52,10 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
     pub(crate) fn queue_message(&mut self, message: &FrontendMessage<'_>) {
         self.queue_with(|out| message.encode(out));
     }

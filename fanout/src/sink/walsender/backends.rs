@@ -2,11 +2,19 @@
 //! and who streams from which slot.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustls::crypto::SecureRandom;
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tokio_util::sync::CancellationToken;
+
+use super::sql::FIRST_PID;
+
+/// The highest number of a session.
+const LAST_PID: u32 = i32::MAX.unsigned_abs();
 
 /// All sessions.
 #[derive(Debug)]
@@ -26,7 +34,20 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     key: [u8; 4],
+    user: String,
     cancel: Arc<Notify>,
+    terminate: CancellationToken,
+}
+
+/// What came of a signal to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signalled {
+    /// It has it.
+    Done,
+    /// It is another role's.
+    NotAllowed,
+    /// There is none of this number.
+    NoSuchSession,
 }
 
 impl Backends {
@@ -39,21 +60,25 @@ impl Backends {
     }
 
     /// Adds a session for as long as the result lives. `None` if the system has no random bytes for its key.
-    pub(super) fn register(self: &Arc<Self>) -> Option<Backend> {
+    pub(super) fn register(self: &Arc<Self>, user: &str) -> Option<Backend> {
         let mut key = [0; 4];
         self.random.fill(&mut key).ok()?;
         let cancel = Arc::new(Notify::new());
+        let terminate = CancellationToken::new();
         let mut table = self.table.lock();
         let pid = table.free_pid();
         let entry = Entry {
             key,
+            user: user.to_owned(),
             cancel: Arc::clone(&cancel),
+            terminate: terminate.clone(),
         };
         table.sessions.insert(pid, entry);
         Some(Backend {
             pid,
             key,
             cancel,
+            terminate,
             backends: Arc::clone(self),
         })
     }
@@ -63,6 +88,24 @@ impl Backends {
         let table = self.table.lock();
         if let Some(entry) = table.sessions.get(&pid).filter(|entry| entry.key == key) {
             entry.cancel.notify_waiters();
+        }
+    }
+
+    /// Ends a session (`pg_terminate_backend`), or what it does now, at the wish of a session of `user`, which may do so to
+    /// its own, and with `all` to every session.
+    pub(super) fn signal(&self, pid: u32, user: &str, all: bool, terminate: bool) -> Signalled {
+        let table = self.table.lock();
+        match table.sessions.get(&pid) {
+            None => Signalled::NoSuchSession,
+            Some(entry) if !all && entry.user != user => Signalled::NotAllowed,
+            Some(entry) => {
+                if terminate {
+                    entry.terminate.cancel();
+                } else {
+                    entry.cancel.notify_waiters();
+                }
+                Signalled::Done
+            }
         }
     }
 
@@ -76,7 +119,10 @@ impl Table {
     fn free_pid(&mut self) -> u32 {
         loop {
             // Clients keep it in a signed integer.
-            self.last_pid = self.last_pid % i32::MAX.unsigned_abs() + 1;
+            self.last_pid = match self.last_pid {
+                FIRST_PID..LAST_PID => self.last_pid + 1,
+                _ => FIRST_PID,
+            };
             if !self.sessions.contains_key(&self.last_pid) {
                 return self.last_pid;
             }
@@ -90,6 +136,7 @@ pub(super) struct Backend {
     pid: u32,
     key: [u8; 4],
     cancel: Arc<Notify>,
+    terminate: CancellationToken,
     backends: Arc<Backends>,
 }
 
@@ -109,6 +156,11 @@ impl Backend {
         Arc::clone(&self.cancel)
     }
 
+    /// Cancelled when somebody ends the session.
+    pub(super) fn terminated(&self) -> CancellationToken {
+        self.terminate.clone()
+    }
+
     /// Notes that this session streams from `slot`, for as long as the result lives.
     pub(super) fn streams(&self, slot: &str) -> Streams {
         let mut table = self.backends.table.lock();
@@ -124,6 +176,28 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.backends.table.lock().sessions.remove(&self.pid);
+    }
+}
+
+/// Requests to cancel, none of which is missed.
+#[derive(Debug)]
+pub(super) struct Cancelling {
+    notify: Arc<Notify>,
+    waiting: Pin<Box<OwnedNotified>>,
+}
+
+impl Cancelling {
+    /// From now on.
+    pub(super) fn new(notify: Arc<Notify>) -> Self {
+        let mut waiting = Box::pin(Arc::clone(&notify).notified_owned());
+        waiting.as_mut().enable();
+        Self { notify, waiting }
+    }
+
+    /// Returns when the next request comes. Cancel safe.
+    pub(super) async fn next(&mut self) {
+        self.waiting.as_mut().await;
+        *self = Self::new(Arc::clone(&self.notify));
     }
 }
 
@@ -151,29 +225,41 @@ mod tests {
     #[test]
     fn numbers_are_unique_and_come_back_only_much_later() {
         let backends = Arc::new(Backends::new());
-        let first = backends.register().unwrap();
-        let second = backends.register().unwrap();
-        assert_eq!((first.pid(), second.pid()), (1, 2));
+        let first = backends.register("alice").unwrap();
+        let second = backends.register("alice").unwrap();
+        assert_eq!((first.pid(), second.pid()), (FIRST_PID, FIRST_PID + 1));
         drop(first);
-        assert_eq!(backends.register().unwrap().pid(), 3);
-        backends.table.lock().last_pid = i32::MAX.unsigned_abs();
-        assert_eq!(backends.register().unwrap().pid(), 1);
+        assert_eq!(backends.register("alice").unwrap().pid(), FIRST_PID + 2);
+        backends.table.lock().last_pid = LAST_PID;
+        assert_eq!(backends.register("alice").unwrap().pid(), FIRST_PID);
     }
 
     #[test]
     fn a_slot_is_streamed_from_as_long_as_the_note_lives() {
         let backends = Arc::new(Backends::new());
-        let backend = backends.register().unwrap();
+        let backend = backends.register("alice").unwrap();
         let streams = backend.streams("s");
         assert_eq!(backends.streaming("s"), Some(backend.pid()));
         drop(streams);
         assert_eq!(backends.streaming("s"), None);
     }
 
+    #[test]
+    fn a_session_is_ended_by_its_own_user_or_whoever_may() {
+        let backends = Arc::new(Backends::new());
+        let backend = backends.register("alice").unwrap();
+        let signal = |pid, user, all| backends.signal(pid, user, all, true);
+        assert_eq!(signal(1, "alice", false), Signalled::NoSuchSession);
+        assert_eq!(signal(backend.pid(), "bob", false), Signalled::NotAllowed);
+        assert!(!backend.terminated().is_cancelled());
+        assert_eq!(signal(backend.pid(), "bob", true), Signalled::Done);
+        assert!(backend.terminated().is_cancelled());
+    }
+
     #[tokio::test]
     async fn only_the_key_cancels() {
         let backends = Arc::new(Backends::new());
-        let backend = backends.register().unwrap();
+        let backend = backends.register("alice").unwrap();
         let cancelled = backend.cancelled();
         let mut waiting = std::pin::pin!(cancelled.notified());
         waiting.as_mut().enable();

@@ -76,16 +76,20 @@ impl ClientFrame {
         self.tag
     }
 
+    /// The frame, to decode it or to pass it on.
+    pub(super) fn as_frame(&self) -> Frame<'_> {
+        Frame {
+            tag: self.tag,
+            body: &self.body,
+        }
+    }
+
     /// What it says; `None` for a type byte that no client may send.
     pub(super) fn message(&self) -> Option<Result<FrontendMessage<'_>, ReadError>> {
         const KNOWN: &[u8] = b"QpdcfXSHFPBDEC";
-        let frame = Frame {
-            tag: self.tag,
-            body: &self.body,
-        };
         KNOWN
             .contains(&self.tag)
-            .then(|| FrontendMessage::decode(frame))
+            .then(|| FrontendMessage::decode(self.as_frame()))
     }
 }
 

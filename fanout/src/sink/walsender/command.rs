@@ -116,7 +116,7 @@ impl Session<'_> {
     }
 }
 
-fn aborted() -> ErrorFields {
+pub(super) fn aborted() -> ErrorFields {
     ErrorFields::error(
         sqlstate::IN_FAILED_SQL_TRANSACTION,
         "current transaction is aborted, commands ignored until end of transaction block",

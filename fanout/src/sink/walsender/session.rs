@@ -12,6 +12,7 @@ use pg_proto::wire::{
     ReplicationMode, StartupMessage, TransactionStatus, sqlstate,
 };
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::authentication::{Admitted, NotAdmitted, admit};
 use super::backends::Backend;
@@ -22,12 +23,16 @@ use super::opening::Opened;
 use super::parameters::Parameters;
 use super::snapshot::Exported;
 use super::source::Source;
-use super::upstream::Upstream;
+use super::sql::Prepared;
+use super::upstream::{Upstream, lost};
 use crate::auth::Access;
 use crate::positions::Lease;
 
 /// How long a client may take to read the last that it is told.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A message of the client, the end of its connection, or what is wrong with it.
+type Received = Result<Option<ClientFrame>, ReceiveError>;
 
 /// What comes after a message of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +59,14 @@ pub(super) struct Session<'a> {
     pub(super) temporary: BTreeMap<String, Lease>,
     /// The snapshot that the last command exported.
     pub(super) exported: Option<Exported>,
+    /// Prepared statements and portals about slots.
+    pub(super) prepared: Prepared,
+    /// Cancelled when another session ends this one.
+    pub(super) terminated: CancellationToken,
+    /// A message that was read and belongs to what comes next.
+    pub(super) unread: Option<ClientFrame>,
     /// After an error in the extended protocol everything is ignored up to Sync.
-    skip_to_sync: bool,
+    pub(super) skip_to_sync: bool,
 }
 
 /// Who is there, and under which rules.
@@ -91,7 +102,7 @@ pub(super) async fn run(shared: &Shared, opened: Opened, caller: Caller<'_>) {
     let admission = admit(&mut client, &startup, caller.access, peer.ip(), &encryption);
     let admitted = tokio::select! {
         admitted = tokio::time::timeout_at(caller.deadline, admission) => admitted,
-        () = shared.shutdown.cancelled() => Ok(Err(shutting_down().into())),
+        () = shared.shutdown.cancelled() => Ok(Err(administrator().into())),
     };
     let logged_in = match admitted {
         Ok(Ok(admitted)) => Session::log_in(shared, admitted, peer).map_err(NotAdmitted::from),
@@ -135,10 +146,18 @@ async fn turn_away(
     refuse(client, report).await;
 }
 
-fn shutting_down() -> ErrorFields {
+/// What a session is told that an operator ends.
+pub(super) fn administrator() -> ErrorFields {
     ErrorFields::fatal(
         sqlstate::ADMIN_SHUTDOWN,
         "terminating connection due to administrator command",
+    )
+}
+
+fn not_here(what: &str) -> ErrorFields {
+    ErrorFields::error(
+        sqlstate::PROTOCOL_VIOLATION,
+        format!("{what} not supported in a replication connection"),
     )
 }
 
@@ -164,6 +183,7 @@ impl<'a> LogIn<'a> {
         );
         Session {
             shared: self.shared,
+            terminated: self.backend.terminated(),
             client,
             login: self.login,
             peer: self.peer,
@@ -174,6 +194,8 @@ impl<'a> LogIn<'a> {
             upstream,
             temporary: BTreeMap::new(),
             exported: None,
+            prepared: Prepared::default(),
+            unread: None,
             skip_to_sync: false,
         }
     }
@@ -198,7 +220,7 @@ impl<'a> Session<'a> {
                 )),
             );
         }
-        let backend = shared.backends.register().ok_or_else(|| {
+        let backend = shared.backends.register(&login.user).ok_or_else(|| {
             ErrorFields::fatal(
                 sqlstate::INTERNAL_ERROR,
                 "could not generate random cancel key",
@@ -220,13 +242,12 @@ impl<'a> Session<'a> {
     async fn serve(&mut self) -> Result<(), ReceiveError> {
         self.greet();
         loop {
-            self.client.sender.flush().await?;
-            let received = tokio::select! {
-                received = self.client.receiver.next() => received,
-                () = self.shared.shutdown.cancelled() => {
-                    self.client.sender.error(shutting_down());
-                    break;
-                }
+            let received = match self.unread.take() {
+                Some(frame) => Ok(Some(frame)),
+                None => match self.wait().await? {
+                    Some(received) => received,
+                    None => break,
+                },
             };
             let flow = match received {
                 Ok(Some(frame)) => self.message(&frame).await?,
@@ -242,6 +263,44 @@ impl<'a> Session<'a> {
             }
         }
         Ok(self.client.sender.flush().await?)
+    }
+
+    /// The client's next message; `None`: the session ends, and the client was told why. What the source says unasked, such
+    /// as a notification, is passed on meanwhile.
+    async fn wait(&mut self) -> io::Result<Option<Received>> {
+        loop {
+            self.client.sender.flush().await?;
+            tokio::select! {
+                received = self.client.receiver.next() => return Ok(Some(received)),
+                () = self.shared.shutdown.cancelled() => {
+                    self.client.sender.error(administrator());
+                    return Ok(None);
+                }
+                () = self.terminated.cancelled() => {
+                    self.client.sender.error(administrator());
+                    return Ok(None);
+                }
+                frame = self.upstream.unasked() => match frame {
+                    Ok(frame) if frame.tag() != b'E' => {
+                        self.client.sender.put_raw(&frame.wire_bytes());
+                    }
+                    // The next statement finds another connection.
+                    Ok(_) | Err(_) if self.upstream.is_dispensable() && self.is_replication() => {
+                        self.upstream.drop_connection();
+                    }
+                    Ok(frame) => {
+                        self.upstream.drop_connection();
+                        self.client.sender.put_raw(&frame.wire_bytes());
+                        return Ok(None);
+                    }
+                    Err(error) => {
+                        self.upstream.drop_connection();
+                        self.client.sender.error(lost(&error));
+                        return Ok(None);
+                    }
+                },
+            }
+        }
     }
 
     fn greet(&mut self) {
@@ -284,14 +343,16 @@ impl<'a> Session<'a> {
             }
             _ if self.skip_to_sync => {}
             FrontendMessage::Query(text) => return Ok(self.query(text).await?),
-            FrontendMessage::Extended(_) => {
+            FrontendMessage::Extended(_) if self.is_replication() => {
                 self.skip_to_sync = true;
-                let error = self.no_extended_protocol();
-                self.fail(error).await;
+                self.fail(not_here("extended query protocol")).await;
             }
-            FrontendMessage::FunctionCall => {
-                let error = self.no_function_calls();
+            FrontendMessage::FunctionCall if self.is_replication() => {
+                let error = not_here("fastpath function calls");
                 return Ok(self.conclude(Err(error)).await?);
+            }
+            FrontendMessage::Extended(_) | FrontendMessage::FunctionCall => {
+                return Ok(Box::pin(self.extended(frame.clone())).await?);
             }
             // A client may still send what belongs to a COPY that has ended for the server already.
             FrontendMessage::CopyData(_)
@@ -311,33 +372,6 @@ impl<'a> Session<'a> {
 
     fn is_replication(&self) -> bool {
         self.login.mode != ReplicationMode::Off
-    }
-
-    fn no_extended_protocol(&self) -> ErrorFields {
-        if self.is_replication() {
-            return ErrorFields::error(
-                sqlstate::PROTOCOL_VIOLATION,
-                "extended query protocol not supported in a replication connection",
-            );
-        }
-        ErrorFields::error(
-            sqlstate::FEATURE_NOT_SUPPORTED,
-            "the extended query protocol is not supported by this endpoint",
-        )
-        .with_hint("Use the simple query protocol here, or connect to the source itself.")
-    }
-
-    fn no_function_calls(&self) -> ErrorFields {
-        if self.is_replication() {
-            return ErrorFields::error(
-                sqlstate::PROTOCOL_VIOLATION,
-                "fastpath function calls not supported in a replication connection",
-            );
-        }
-        ErrorFields::error(
-            sqlstate::FEATURE_NOT_SUPPORTED,
-            "fastpath function calls are not supported by this endpoint",
-        )
     }
 
     async fn query(&mut self, text: &[u8]) -> io::Result<Flow> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pg_proto::Lsn;
 use pg_proto::replication::CommandOption;
 use pg_proto::wire::{ErrorFields, FieldDescription, sqlstate};
+use proto::v1::SlotStatus;
 use tokio::time::Instant;
 use tonic::Code;
 
@@ -16,7 +17,7 @@ use super::{slot_name, slot_options};
 use crate::positions::{NewSlot, PositionsError};
 
 /// The output plugin whose messages are in the log.
-const PLUGIN: &str = "pgoutput";
+pub(super) const PLUGIN: &str = "pgoutput";
 /// `DROP_REPLICATION_SLOT ... WAIT` gives a dying connection this long: it runs inside a user's session.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether a slot is free.
@@ -39,9 +40,7 @@ impl Session<'_> {
         }
         self.check_snapshot(options.snapshot).await?;
         if plugin != PLUGIN {
-            let message = format!("could not access file \"{plugin}\": No such file or directory");
-            return Err(ErrorFields::error(sqlstate::UNDEFINED_FILE, message)
-                .with_hint("This endpoint has the output plugin pgoutput."));
+            return Err(no_plugin(plugin));
         }
         let snapshot = Box::pin(self.take_snapshot(options.snapshot)).await?;
         let new = NewSlot {
@@ -53,13 +52,7 @@ impl Session<'_> {
             creator: self.login.user.clone(),
             plugin: plugin.to_owned(),
         };
-        let created = self.shared.services.positions.create_slot(new).await;
-        let created = created.map_err(|error| self.slot_error(&error))?;
-        if temporary {
-            let lease = self.shared.services.positions.acquire(slot).await;
-            let lease = lease.map_err(|error| self.slot_error(&error))?;
-            self.temporary.insert(slot.to_owned(), lease);
-        }
+        let created = self.make_slot(new).await?;
         let snapshot_name = match snapshot {
             Some(snapshot) => self.hand_over(snapshot, options.snapshot).await,
             None => None,
@@ -83,7 +76,27 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Makes a slot; a temporary one is this session's.
+    pub(super) async fn make_slot(&mut self, new: NewSlot) -> Result<SlotStatus, ErrorFields> {
+        let (name, temporary) = (new.name.clone(), new.temporary);
+        let created = self.shared.services.positions.create_slot(new).await;
+        let created = created.map_err(|error| self.slot_error(&error))?;
+        if temporary {
+            let lease = self.shared.services.positions.acquire(&name).await;
+            let lease = lease.map_err(|error| self.slot_error(&error))?;
+            self.temporary.insert(name, lease);
+        }
+        Ok(created)
+    }
+
     pub(super) async fn drop_slot(&mut self, slot: &str, wait: bool) -> Result<(), ErrorFields> {
+        self.drop_now(slot, wait).await?;
+        self.client.sender.complete("DROP_REPLICATION_SLOT");
+        Ok(())
+    }
+
+    /// Drops a slot that nobody streams from; `wait`: as soon as nobody does.
+    pub(super) async fn drop_now(&mut self, slot: &str, wait: bool) -> Result<(), ErrorFields> {
         if let Some(lease) = self.temporary.remove(slot) {
             // Whether or not the decoder hears of it: the slot is dropped next.
             let _ = lease.release().await;
@@ -102,7 +115,6 @@ impl Session<'_> {
                 Err(error) => return Err(self.slot_error(&error)),
             }
         }
-        self.client.sender.complete("DROP_REPLICATION_SLOT");
         Ok(())
     }
 
@@ -181,16 +193,23 @@ impl Session<'_> {
     }
 }
 
-fn exists(slot: &str) -> ErrorFields {
+pub(super) fn exists(slot: &str) -> ErrorFields {
     ErrorFields::error(
         sqlstate::DUPLICATE_OBJECT,
         format!("replication slot \"{slot}\" already exists"),
     )
 }
 
-fn unknown(slot: &str) -> ErrorFields {
+pub(super) fn unknown(slot: &str) -> ErrorFields {
     ErrorFields::error(
         sqlstate::UNDEFINED_OBJECT,
         format!("replication slot \"{slot}\" does not exist"),
     )
+}
+
+/// Only one plugin's messages are here.
+pub(super) fn no_plugin(plugin: &str) -> ErrorFields {
+    let message = format!("could not access file \"{plugin}\": No such file or directory");
+    ErrorFields::error(sqlstate::UNDEFINED_FILE, message)
+        .with_hint("This endpoint has the output plugin pgoutput.")
 }

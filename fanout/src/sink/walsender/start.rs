@@ -103,7 +103,8 @@ impl Session<'_> {
         let sending = Sending::new(stream, lease, &registration, start, self.wal_sender_timeout);
         let cancelled = self.backend.cancelled();
         let shutdown = &self.shared.shutdown;
-        let ended = Box::pin(sending.run(&mut self.client, shutdown, &cancelled)).await;
+        let signals = (&*cancelled, &self.terminated);
+        let ended = Box::pin(sending.run(&mut self.client, shutdown, signals)).await;
         let ended = ended.map(|ended| {
             ended.or_failed(|error, at| {
                 let report = self.stream_error(slot, error);

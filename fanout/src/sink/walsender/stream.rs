@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Client, ClientFrame, Output, ReceiveError};
 use super::keepalive::{Due, Keepalives, Line};
 use super::progress::Progress;
+use super::session::administrator;
 use crate::emit::{Frames, Warning};
 use crate::error::StreamError;
 use crate::positions::Lease;
@@ -120,7 +121,7 @@ impl<'a> Sending<'a> {
         mut self,
         client: &mut Client,
         shutdown: &CancellationToken,
-        cancelled: &Notify,
+        (cancelled, terminated): (&Notify, &CancellationToken),
     ) -> io::Result<End<Failure>> {
         // From here on, and not only while it is waited for: a request to cancel comes once.
         let mut cancel = std::pin::pin!(cancelled.notified());
@@ -165,6 +166,7 @@ impl<'a> Sending<'a> {
                     sqlstate::QUERY_CANCELED,
                     "canceling statement due to user request",
                 )),
+                () = terminated.cancelled(), if open => self.fail(administrator()),
                 () = self.lease.lost(), if open => self.fail(ErrorFields::fatal(
                     sqlstate::ADMIN_SHUTDOWN,
                     "terminating connection because its replication slot was dropped or taken over",

@@ -5,7 +5,9 @@
 //! there is what its own role may do. A subscriber that
 //! only streams never has one.
 
-use pg_client::{ConnectError, ConnectOptions, Connection, Error, Password, TransactionStatus};
+use pg_client::{
+    ConnectError, ConnectOptions, Connection, Error, Password, RawFrame, TransactionStatus,
+};
 use pg_proto::wire::{ErrorFields, ReplicationMode, sqlstate};
 use service::config;
 
@@ -99,6 +101,24 @@ impl Upstream {
         self.connection.as_mut().ok_or_else(no_connection)
     }
 
+    /// The connection, if it is open.
+    pub(super) const fn connection(&mut self) -> Option<&mut Connection> {
+        self.connection.as_mut()
+    }
+
+    /// What the source says without having been asked. Cancel safe.
+    pub(super) async fn unasked(&mut self) -> Result<RawFrame, Error> {
+        match &mut self.connection {
+            Some(connection) => connection.next_frame().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether closing the connection loses nothing.
+    pub(super) fn is_dispensable(&self) -> bool {
+        !self.has_state && self.status() == TransactionStatus::Idle
+    }
+
     /// Notes what a statement was, by its command tag.
     pub(super) fn completed(&mut self, tag: &[u8]) {
         const WITHOUT_STATE: [&[u8]; 6] = [
@@ -115,7 +135,7 @@ impl Upstream {
 
     /// Closes the connection if nothing is lost by it: a subscriber that streams for days needs none.
     pub(super) async fn set_aside(&mut self) {
-        if !self.has_state && self.status() == TransactionStatus::Idle {
+        if self.is_dispensable() {
             self.close().await;
         }
     }

@@ -3,6 +3,8 @@
 //! A client chooses its statements and options by the version that the endpoint announces, which is the
 //! source's own. So whatever differs between 14 and 18 is asked here.
 
+use pg_proto::wire::{ErrorFields, sqlstate};
+
 /// The major version of PostgreSQL that this endpoint speaks as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServerVersion(u32);
@@ -90,6 +92,49 @@ impl ServerVersion {
     /// Whether there is `transaction_timeout`.
     pub(crate) const fn has_transaction_timeout(self) -> bool {
         self.0 >= 17
+    }
+
+    /// What a role without the attribute REPLICATION is told that calls a function about slots.
+    pub(crate) fn may_not_use_slots(self) -> ErrorFields {
+        let code = sqlstate::INSUFFICIENT_PRIVILEGE;
+        if self.0 < 16 {
+            let message = "must be superuser or replication role to use replication slots";
+            return ErrorFields::error(code, message);
+        }
+        ErrorFields::error(code, "permission denied to use replication slots")
+            .with_detail("Only roles with the REPLICATION attribute may use replication slots.")
+    }
+
+    /// What a role is told that may not end another's session, or what it does.
+    pub(crate) fn may_not_signal(self, terminate: bool) -> ErrorFields {
+        let code = sqlstate::INSUFFICIENT_PRIVILEGE;
+        let (process, past, act) = if terminate {
+            ("process", "terminated", "terminate")
+        } else {
+            ("query", "canceled", "cancel")
+        };
+        if self.0 < 16 {
+            let message = format!(
+                "must be a member of the role whose {process} is being {past} or member of \
+                 pg_signal_backend"
+            );
+            return ErrorFields::error(code, message);
+        }
+        ErrorFields::error(code, format!("permission denied to {act} {process}")).with_detail(
+            format!(
+                "Only roles with privileges of the role whose {process} is being {past} or with \
+                 privileges of the \"pg_signal_backend\" role may {act} this {process}."
+            ),
+        )
+    }
+
+    /// SQLSTATE of a slot that is to be advanced to nowhere.
+    pub(crate) const fn invalid_target_code(self) -> &'static str {
+        if self.0 < 17 {
+            sqlstate::INTERNAL_ERROR
+        } else {
+            sqlstate::INVALID_PARAMETER_VALUE
+        }
     }
 
     /// Whether `search_path` is a reported parameter.

@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod error_fields;
+pub mod extended;
 pub mod frame;
 pub mod frontend;
 mod row;
@@ -16,6 +17,7 @@ pub use backend::{
     Authentication, BackendMessage, CopyResponse, NegotiateProtocolVersion, TransactionStatus,
 };
 pub use error_fields::{ErrorFields, Severity, field};
+pub use extended::{ExtendedQuery, Named, parameters_only};
 pub use frame::{FRAME_HEAD_LEN, Frame, FrameError, MAX_FRAME_BODY, Split, put_frame, split_frame};
 pub use frontend::{FrontendMessage, SaslInitialResponse, password_text};
 pub use row::{FieldDescription, put_data_row};

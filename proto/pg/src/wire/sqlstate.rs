@@ -60,3 +60,5 @@ pub const IDLE_SESSION_TIMEOUT: &str = "57P05";
 pub const UNDEFINED_FILE: &str = "58P01";
 /// `internal_error`.
 pub const INTERNAL_ERROR: &str = "XX000";
+/// `program_limit_exceeded`.
+pub const PROGRAM_LIMIT_EXCEEDED: &str = "54000";

@@ -185,7 +185,7 @@ async fn one_connection_at_a_time_streams_from_a_slot() {
     let start = "START_REPLICATION SLOT s LOGICAL 0/0 (proto_version '1', publication_names 'p')";
     let active = (
         "55006".to_owned(),
-        "replication slot \"s\" is active for PID 1".to_owned(),
+        "replication slot \"s\" is active for PID 1073741824".to_owned(),
     );
     assert_eq!(refused(&mut other, start).await, active);
     assert_eq!(refused(&mut other, "DROP_REPLICATION_SLOT s").await, active);

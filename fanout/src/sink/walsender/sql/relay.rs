@@ -1,20 +1,16 @@
-//! SQL: one statement is answered here, all others are passed to the source and its answers back, unread.
+//! A statement of the simple protocol at the source: its answer goes to the client unread.
 
 use std::io;
 
-use pg_proto::wire::{
-    BackendMessage, ErrorFields, FieldDescription, FrontendMessage, ReplicationMode,
-    TransactionStatus, sqlstate,
-};
+use pg_proto::wire::{BackendMessage, ErrorFields, FrontendMessage, sqlstate};
 
-use super::client::ClientFrame;
-use super::session::{Flow, Session};
-use super::upstream::lost;
+use super::super::backends::Cancelling;
+use super::super::client::ClientFrame;
+use super::super::session::{Flow, Session, administrator};
+use super::super::upstream::lost;
 
-/// The first statement of every PostgreSQL subscriber and of libpq's replication tools.
-const CLEAR_SEARCH_PATH: &str = "SELECT pg_catalog.set_config('search_path', '', false);";
 /// Answers are handed to the client's socket in pieces of about this size.
-const RELAY_CHUNK: usize = 64 << 10;
+pub(super) const RELAY_CHUNK: usize = 64 << 10;
 
 /// How an answer of the source ended.
 enum Relayed {
@@ -27,46 +23,10 @@ enum Relayed {
 }
 
 impl Session<'_> {
-    /// Runs what is no replication command.
-    pub(super) async fn sql(&mut self, text: &[u8]) -> io::Result<Flow> {
-        if self.login.mode == ReplicationMode::Physical {
-            return self
-                .conclude(Err(ErrorFields::error(
-                    sqlstate::FEATURE_NOT_SUPPORTED,
-                    "cannot execute SQL commands in WAL sender for physical replication",
-                )))
-                .await;
-        }
-        if is_clear_search_path(text) {
-            self.upstream.replay(CLEAR_SEARCH_PATH);
-            if !self.upstream.is_open() {
-                return Ok(self.clear_search_path());
-            }
-        }
-        self.proxy(text).await
-    }
-
-    fn clear_search_path(&mut self) -> Flow {
-        let column = FieldDescription::text("set_config");
-        self.row(vec![column], &[Some("")], "SELECT 1");
-        if self.source.version.reports_search_path() && self.parameters.update("search_path", "") {
-            self.client.sender.put(&BackendMessage::ParameterStatus {
-                name: b"search_path",
-                value: b"",
-            });
-        }
-        self.client.sender.ready(TransactionStatus::Idle);
-        Flow::Next
-    }
-
     /// Has the source answer.
-    pub(super) async fn proxy(&mut self, text: &[u8]) -> io::Result<Flow> {
-        let was_open = self.upstream.is_open();
-        if let Err(error) = self.upstream.open().await {
+    pub(crate) async fn proxy(&mut self, text: &[u8]) -> io::Result<Flow> {
+        if let Err(error) = self.reach_source().await {
             return self.conclude(Err(error)).await;
-        }
-        if !was_open {
-            self.report_differences().await;
         }
         match Box::pin(self.relay(text)).await? {
             Ok(Relayed::Ready) => Ok(Flow::Next),
@@ -79,7 +39,7 @@ impl Session<'_> {
     }
 
     /// Reported settings that are different at the source from what the client was told at log-in.
-    async fn report_differences(&mut self) {
+    pub(super) async fn report_differences(&mut self) {
         let Ok(connection) = self.upstream.open().await else {
             return;
         };
@@ -94,9 +54,7 @@ impl Session<'_> {
     }
 
     async fn relay(&mut self, text: &[u8]) -> io::Result<Result<Relayed, ErrorFields>> {
-        let cancelled = self.backend.cancelled();
-        let mut cancel = std::pin::pin!(cancelled.notified());
-        cancel.as_mut().enable();
+        let mut cancelling = Cancelling::new(self.backend.cancelled());
         match self.upstream.open().await {
             Ok(connection) => {
                 if let Err(error) = connection.send_query_raw(text).await {
@@ -115,11 +73,9 @@ impl Session<'_> {
             let pending = self.client.sender.pending_len();
             tokio::select! {
                 biased;
-                () = cancel.as_mut() => {
+                () = cancelling.next() => {
                     let token = connection.cancel_token();
                     tokio::spawn(async move { token.cancel().await });
-                    cancel.set(cancelled.notified());
-                    cancel.as_mut().enable();
                 }
                 frame = connection.next_frame(), if pending < RELAY_CHUNK => {
                     let frame = match frame {
@@ -152,10 +108,8 @@ impl Session<'_> {
                     },
                     Ok(None) | Err(_) => return Ok(Ok(Relayed::Gone)),
                 },
-                () = self.shared.shutdown.cancelled() => return Ok(Err(ErrorFields::fatal(
-                    sqlstate::ADMIN_SHUTDOWN,
-                    "terminating connection due to administrator command",
-                ))),
+                () = self.shared.shutdown.cancelled() => return Ok(Err(administrator())),
+                () = self.terminated.cancelled() => return Ok(Err(administrator())),
             }
         }
     }
@@ -183,7 +137,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    fn note_parameter(&mut self, frame: &pg_client::RawFrame) {
+    pub(super) fn note_parameter(&mut self, frame: &pg_client::RawFrame) {
         if let Ok(BackendMessage::ParameterStatus { name, value }) =
             BackendMessage::decode(frame.as_frame())
         {
@@ -193,31 +147,6 @@ impl Session<'_> {
     }
 }
 
-fn is_fatal(frame: &pg_client::RawFrame) -> bool {
+pub(super) fn is_fatal(frame: &pg_client::RawFrame) -> bool {
     ErrorFields::decode(frame.body()).is_ok_and(|error| error.is_fatal())
-}
-
-/// Whether it is [`CLEAR_SEARCH_PATH`], with whatever white space.
-fn is_clear_search_path(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(|text| {
-        text.split_whitespace()
-            .eq(CLEAR_SEARCH_PATH.split_whitespace())
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_statement_is_known_by_its_text() {
-        assert!(is_clear_search_path(CLEAR_SEARCH_PATH.as_bytes()));
-        assert!(is_clear_search_path(
-            b" SELECT  pg_catalog.set_config('search_path',\n '', false); "
-        ));
-        assert!(!is_clear_search_path(
-            b"SELECT pg_catalog.set_config('search_path', 'x', false);"
-        ));
-        assert!(!is_clear_search_path(b"\xff"));
-    }
 }
