@@ -5,10 +5,10 @@
 -- then replaces the functions and keeps the secret. Before it is sent, the line in double braces is replaced
 -- by the text of state_14.sql (version 14) or state_15.sql (15 and later).
 --
--- A message is the MAC (64 hexadecimal digits) followed by JSON: {"version": 1, "xid": the transaction,
+-- A message is the MAC (64 hexadecimal digits) followed by JSON: {"version": 2, "xid": the transaction,
 -- "settled": whether no change of a transaction that has ended can be missing, "complete": whether also no
--- transaction is under way that has reported without seeing all, "publications": [...]}. Any role can write a
--- message with this prefix; the MAC, over a secret that only the owner and the decoder can read, tells the real
+-- transaction is under way that has reported without seeing all, and what the state query gives: "publications": [...], "relations": [...],
+-- "collations": [...], "database": {...}}. Any role can write a message with this prefix; the MAC, over a secret that only the owner and the decoder can read, tells the real
 -- ones, and the transaction's number makes a copy of an old one worthless.
 
 CREATE SCHEMA IF NOT EXISTS decant;
@@ -106,13 +106,12 @@ DECLARE
   written pg_lsn;
 BEGIN
   body := convert_to(
-    jsonb_build_object(
-      'version', 1,
+    (jsonb_build_object(
+      'version', 2,
       'xid', pg_current_xact_id()::text::bigint,
       'settled', settled,
-      'complete', settled AND everybody,
-      'publications', decant.publication_state()
-    )::text,
+      'complete', settled AND everybody
+    ) || decant.publication_state())::text,
     encoding
   );
   SELECT sha256(convert_to(s.secret, 'UTF8') || body) INTO STRICT mac FROM decant.secret s;
@@ -154,6 +153,13 @@ BEGIN
   IF (kind = 'p' OR partition OR (old_version AND tag = 'ALTER TABLE')) AND decant.publishes_schemas() THEN
     RETURN true;
   END IF;
+  IF (kind = 'p' OR partition) AND decant.publishes_all_roots() THEN
+    RETURN true;
+  END IF;
+  IF decant.publishes_generated_columns()
+     AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attgenerated = 's') THEN
+    RETURN true;
+  END IF;
   RETURN EXISTS (
     WITH RECURSIVE
       above (oid) AS (
@@ -184,6 +190,27 @@ BEGIN
   RETURN EXISTS (SELECT FROM pg_publication_namespace);
 END
 $publishes_schemas$;
+
+-- Whether every partitioned table is published via its root by some publication.
+CREATE OR REPLACE FUNCTION decant.publishes_all_roots() RETURNS boolean
+  LANGUAGE sql STABLE
+  SET search_path = pg_catalog, pg_temp
+AS $publishes_all_roots$
+  SELECT EXISTS (SELECT FROM pg_publication p WHERE p.puballtables AND p.pubviaroot)
+$publishes_all_roots$;
+
+-- Whether there is a publication of stored generated columns; versions before 18 have none.
+CREATE OR REPLACE FUNCTION decant.publishes_generated_columns() RETURNS boolean
+  LANGUAGE plpgsql STABLE
+  SET search_path = pg_catalog, pg_temp
+AS $publishes_generated_columns$
+BEGIN
+  IF current_setting('server_version_num')::int < 180000 THEN
+    RETURN false;
+  END IF;
+  RETURN EXISTS (SELECT FROM pg_publication p WHERE p.pubgencols <> 'n');
+END
+$publishes_generated_columns$;
 
 -- Whether one object that a command created or altered can have changed what is published.
 CREATE OR REPLACE FUNCTION decant.change_matters(kind text, object oid, class oid, tag text) RETURNS boolean
@@ -258,8 +285,14 @@ BEGIN
             AND NOT o.is_temporary
             AND (EXISTS (SELECT FROM pg_publication_rel pr
                            JOIN pg_class c ON c.oid = pr.prrelid AND c.relkind = 'p')
-                 OR (decant.publishes_schemas()
+                 OR ((decant.publishes_schemas() OR decant.publishes_all_roots())
                      AND EXISTS (SELECT FROM pg_class c WHERE c.relkind = 'p'))))
+        -- A column that was a generated one, or is none any more.
+        OR (o.object_type IN ('table column', 'default value') AND decant.publishes_generated_columns())
+        -- It can have been a root's replica identity.
+        OR (o.object_type = 'index'
+            AND EXISTS (SELECT FROM pg_publication p WHERE p.pubviaroot)
+            AND EXISTS (SELECT FROM pg_class c WHERE c.relkind = 'p'))
   ) THEN
     PERFORM decant.emit(false);
   END IF;

@@ -1,11 +1,17 @@
--- The publications as this transaction sees them, on version 15 and later: one value of type jsonb.
+-- What this transaction sees of publications, on version 15 and later: one value of type jsonb, with
 --
--- "tables" has what membership can't be seen of in the stream itself:
---   * the tables that a publication names, with their column lists and row filters;
---   * in place of a partitioned table its leaves, also those in schemas that are not published;
---   * on version 15 every table of a published schema, because ALTER SCHEMA RENAME does not make that
---     version say its tables' new schema.
--- Members of FOR ALL TABLES, and of TABLES IN SCHEMA from 16 on, are known by their own RELATION messages.
+--   "publications": all of them. "tables" of a publication has what membership can't be seen of in the stream itself:
+--     * the tables that it names, with their column lists and row filters (as text, and as PostgreSQL's tree of nodes,
+--       in which nothing has to be looked up by name);
+--     * of a partitioned table also its leaves, also those in schemas that are not published;
+--     * on version 15 every table of a published schema, because ALTER SCHEMA RENAME does not make that
+--       version say its tables' new schema.
+--     Members of FOR ALL TABLES, and of TABLES IN SCHEMA from 16 on, are known by their own RELATION messages.
+--   "relations": what the stream does not say of relations and publications depend on: attribute numbers and collations
+--     where there is a list or filter, partitioned tables and the ancestors of their partitions where a publication
+--     publishes via the root, and stored generated columns where a publication publishes such.
+--   "collations": those that row filters can depend on. "database": its encoding and default collation.
+--
 -- pg_partition_tree is not used: it locks every partition.
 WITH RECURSIVE
   member (publication, relation, relkind) AS (
@@ -32,6 +38,8 @@ WITH RECURSIVE
                'oid', c.oid::bigint,
                'schema', n.nspname,
                'name', c.relname,
+               'partitioned', c.relkind = 'p',
+               'named', pr.oid IS NOT NULL,
                'columns', (
                  SELECT pg_catalog.jsonb_agg(a.attname ORDER BY a.attnum)
                    FROM pg_catalog.pg_attribute a
@@ -40,7 +48,8 @@ WITH RECURSIVE
                -- A published schema wins over the filter of a table in it.
                'row_filter', CASE WHEN pn.oid IS NULL THEN
                  pg_catalog.pg_get_expr(pr.prqual, pr.prrelid)
-               END
+               END,
+               'row_filter_tree', CASE WHEN pn.oid IS NULL THEN pr.prqual::text END
              )
              ORDER BY c.oid
            ) AS tables
@@ -51,43 +60,183 @@ WITH RECURSIVE
         ON pr.prpubid = m.publication AND pr.prrelid = m.relation
       LEFT JOIN pg_catalog.pg_publication_namespace pn
         ON pn.pnpubid = m.publication AND pn.pnnspid = c.relnamespace
-     WHERE m.relkind = 'r'
-       AND c.relpersistence = 'p'
+     WHERE c.relpersistence = 'p'
        AND (pr.oid IS NOT NULL
-            OR pn.oid IS NULL
-            OR pg_catalog.current_setting('server_version_num')::int < 160000)
+            OR (m.relkind = 'r'
+                AND (pn.oid IS NULL
+                     OR pg_catalog.current_setting('server_version_num')::int < 160000)))
      GROUP BY m.publication
-  )
-SELECT COALESCE(
-         pg_catalog.jsonb_agg(
-           pg_catalog.jsonb_build_object(
-             'oid', p.oid::bigint,
-             'name', p.pubname,
-             'all_tables', p.puballtables,
-             'schemas', COALESCE(
-               (SELECT pg_catalog.jsonb_agg(n.nspname ORDER BY n.nspname)
-                  FROM pg_catalog.pg_publication_namespace pn
-                  JOIN pg_catalog.pg_namespace n ON n.oid = pn.pnnspid
-                 WHERE pn.pnpubid = p.oid),
-               '[]'::jsonb
-             ),
-             'insert', p.pubinsert,
-             'update', p.pubupdate,
-             'delete', p.pubdelete,
-             'truncate', p.pubtruncate,
-             'via_root', p.pubviaroot,
-             -- By its name in JSON: the column exists from version 18 on.
-             'generated_columns',
-               COALESCE(pg_catalog.to_jsonb(p) OPERATOR(pg_catalog.->>) 'pubgencols', 'n') <> 'n',
-             'has_partitioned_root',
-               EXISTS (SELECT FROM member m WHERE m.publication = p.oid AND m.relkind = 'p')
-               OR (p.puballtables
-                   AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relkind = 'p')),
-             'tables', COALESCE(t.tables, '[]'::jsonb)
-           )
-           ORDER BY p.oid
-         ),
-         '[]'::jsonb
+  ),
+  described (oid) AS (
+    SELECT pr.prrelid
+      FROM pg_catalog.pg_publication_rel pr
+     WHERE pr.prqual IS NOT NULL OR pr.prattrs IS NOT NULL
+    UNION
+    SELECT m.relation
+      FROM member m
+      JOIN pg_catalog.pg_publication p ON p.oid = m.publication AND p.pubviaroot
+      JOIN pg_catalog.pg_class c ON c.oid = m.relation AND (c.relispartition OR c.relkind = 'p')
+    UNION
+    SELECT c.oid
+      FROM pg_catalog.pg_class c
+     WHERE c.relkind IN ('r', 'p')
+       AND (c.relispartition OR c.relkind = 'p')
+       AND EXISTS (SELECT FROM pg_catalog.pg_publication p WHERE p.puballtables AND p.pubviaroot)
+    UNION
+    -- By its name in JSON: the column exists from version 18 on.
+    SELECT a.attrelid
+      FROM pg_catalog.pg_attribute a
+     WHERE a.attgenerated = 's'
+       AND EXISTS (
+         SELECT FROM pg_catalog.pg_publication p
+          WHERE pg_catalog.to_jsonb(p) OPERATOR(pg_catalog.->>) 'pubgencols' <> 'n'
        )
-  FROM pg_catalog.pg_publication p
-  LEFT JOIN published t ON t.publication = p.oid
+  ),
+  relation_facts AS (
+    SELECT pg_catalog.jsonb_agg(
+             pg_catalog.jsonb_build_object(
+               'oid', c.oid::bigint,
+               'schema', n.nspname,
+               'name', c.relname,
+               'partitioned', c.relkind = 'p',
+               'replica_identity', c.relreplident,
+               -- Dropped ones counted.
+               'attribute_count', c.relnatts,
+               -- The parent first, the root last.
+               'ancestors', COALESCE((
+                 WITH RECURSIVE up (oid, level) AS (
+                   SELECT i.inhparent, 1
+                     FROM pg_catalog.pg_inherits i
+                    WHERE i.inhrelid = c.oid AND c.relispartition AND NOT i.inhdetachpending
+                   UNION ALL
+                   SELECT i.inhparent, u.level + 1
+                     FROM up u
+                     JOIN pg_catalog.pg_class parent ON parent.oid = u.oid AND parent.relispartition
+                     JOIN pg_catalog.pg_inherits i ON i.inhrelid = u.oid AND NOT i.inhdetachpending
+                 )
+                 SELECT pg_catalog.jsonb_agg(u.oid::bigint ORDER BY u.level) FROM up u
+               ), '[]'::jsonb),
+               -- Number, name, type, its modifier, collation, whether generated, whether in the replica identity.
+               -- Left out of a partition in which that is no more than its RELATION message says.
+               'attributes', (
+                 SELECT pg_catalog.jsonb_agg(
+                          pg_catalog.jsonb_build_array(
+                            a.attnum, a.attname, a.atttypid::bigint, a.atttypmod, a.attcollation::bigint,
+                            a.attgenerated,
+                            c.relreplident = 'f' OR EXISTS (
+                              SELECT FROM pg_catalog.pg_index x
+                               WHERE x.indrelid = c.oid
+                                 AND a.attnum = ANY (x.indkey)
+                                 AND CASE c.relreplident
+                                       WHEN 'd' THEN x.indisprimary AND x.indimmediate
+                                       WHEN 'i' THEN x.indisreplident
+                                       ELSE false
+                                     END
+                            )
+                          )
+                          ORDER BY a.attnum
+                        )
+                   FROM pg_catalog.pg_attribute a
+                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                    AND (c.relkind = 'p'
+                         OR EXISTS (
+                           SELECT FROM pg_catalog.pg_publication_rel pr
+                            WHERE pr.prrelid = c.oid
+                              AND (pr.prqual IS NOT NULL OR pr.prattrs IS NOT NULL)
+                         )
+                         OR EXISTS (
+                           SELECT FROM pg_catalog.pg_attribute odd
+                            WHERE odd.attrelid = c.oid AND odd.attnum > 0
+                              AND (odd.attisdropped OR odd.attgenerated <> '')
+                         ))
+               )
+             )
+             ORDER BY c.oid
+           ) AS relations
+      FROM described s
+      JOIN pg_catalog.pg_class c ON c.oid = s.oid AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  ),
+  -- Every number in a filter's tree may be a collation's.
+  collation_number (oid) AS (
+    SELECT word
+      FROM pg_catalog.pg_publication_rel pr,
+           pg_catalog.regexp_split_to_table(pr.prqual::text, '[^0-9]+') AS word
+     WHERE pr.prqual IS NOT NULL
+    UNION
+    SELECT a.attcollation::text
+      FROM pg_catalog.pg_publication_rel pr
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = pr.prrelid AND a.attnum > 0
+     WHERE pr.prqual IS NOT NULL
+  ),
+  known_collation AS (
+    SELECT pg_catalog.jsonb_agg(
+             pg_catalog.jsonb_build_object(
+               'oid', l.oid::bigint,
+               'name', l.collname,
+               'provider', l.collprovider,
+               'deterministic', l.collisdeterministic,
+               'collate', l.collcollate,
+               'ctype', l.collctype,
+               'locale', COALESCE(
+                 pg_catalog.to_jsonb(l) OPERATOR(pg_catalog.->>) 'colllocale',
+                 pg_catalog.to_jsonb(l) OPERATOR(pg_catalog.->>) 'colliculocale'
+               )
+             )
+             ORDER BY l.oid
+           ) AS all_of_them
+      FROM pg_catalog.pg_collation l
+     WHERE l.oid::text IN (SELECT k.oid FROM collation_number k)
+  ),
+  this_database AS (
+    SELECT pg_catalog.jsonb_build_object(
+             'encoding', pg_catalog.getdatabaseencoding(),
+             'provider', COALESCE(pg_catalog.to_jsonb(d) OPERATOR(pg_catalog.->>) 'datlocprovider', 'c'),
+             'collate', d.datcollate,
+             'ctype', d.datctype,
+             'locale', COALESCE(
+               pg_catalog.to_jsonb(d) OPERATOR(pg_catalog.->>) 'datlocale',
+               pg_catalog.to_jsonb(d) OPERATOR(pg_catalog.->>) 'daticulocale'
+             )
+           ) AS facts
+      FROM pg_catalog.pg_database d
+     WHERE d.datname = pg_catalog.current_database()
+  ),
+  stated AS (
+    SELECT pg_catalog.jsonb_agg(
+             pg_catalog.jsonb_build_object(
+               'oid', p.oid::bigint,
+               'name', p.pubname,
+               'all_tables', p.puballtables,
+               'schemas', COALESCE(
+                 (SELECT pg_catalog.jsonb_agg(n.nspname ORDER BY n.nspname)
+                    FROM pg_catalog.pg_publication_namespace pn
+                    JOIN pg_catalog.pg_namespace n ON n.oid = pn.pnnspid
+                   WHERE pn.pnpubid = p.oid),
+                 '[]'::jsonb
+               ),
+               'insert', p.pubinsert,
+               'update', p.pubupdate,
+               'delete', p.pubdelete,
+               'truncate', p.pubtruncate,
+               'via_root', p.pubviaroot,
+               'generated_columns',
+                 COALESCE(pg_catalog.to_jsonb(p) OPERATOR(pg_catalog.->>) 'pubgencols', 'n') <> 'n',
+               'has_partitioned_root',
+                 EXISTS (SELECT FROM member m WHERE m.publication = p.oid AND m.relkind = 'p')
+                 OR (p.puballtables
+                     AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relkind = 'p')),
+               'tables', COALESCE(t.tables, '[]'::jsonb)
+             )
+             ORDER BY p.oid
+           ) AS publications
+      FROM pg_catalog.pg_publication p
+      LEFT JOIN published t ON t.publication = p.oid
+  )
+SELECT pg_catalog.jsonb_build_object(
+         'publications', COALESCE(s.publications, '[]'::jsonb),
+         'relations', COALESCE(r.relations, '[]'::jsonb),
+         'collations', COALESCE(l.all_of_them, '[]'::jsonb),
+         'database', d.facts
+       )
+  FROM stated s, relation_facts r, known_collation l, this_database d

@@ -6,7 +6,7 @@ use pg_proto::{Lsn, ReadError};
 use storage_format::catalog::CatalogError;
 use storage_format::log::{ReadError as LogError, SeekError};
 
-use crate::selection::Unsupported;
+use crate::selection::Refusal;
 
 /// A stream can't be opened, or can't go on.
 #[derive(Debug, thiserror::Error)]
@@ -39,9 +39,9 @@ pub enum StreamError {
         /// Its name.
         name: String,
     },
-    /// A publication asks for what can't be served exactly.
+    /// A relation's changes can't be sent as the publications ask.
     #[error(transparent)]
-    Unsupported(Arc<Unsupported>),
+    Refused(Arc<Refusal>),
     /// The log can't be read.
     #[error("the log can't be read")]
     Log(#[source] LogError),
@@ -118,7 +118,7 @@ impl StreamError {
             Self::NotKept { .. }
             | Self::NotReached { .. }
             | Self::UnknownPublication { .. }
-            | Self::Unsupported(_)
+            | Self::Refused(_)
             | Self::ShuttingDown => false,
         }
     }
@@ -129,7 +129,7 @@ impl StreamError {
         match self {
             Self::NotKept { .. } | Self::NotReached { .. } => "55000",
             Self::UnknownPublication { .. } => "42704",
-            Self::Unsupported(_) => "0A000",
+            Self::Refused(_) => "0A000",
             Self::Log(_) => "58030",
             Self::Catalog(_) | Self::Unreadable { .. } | Self::Broken { .. } => "XX001",
             Self::ShuttingDown => "57P01",

@@ -25,6 +25,8 @@ mod main {
     mod replay;
     mod retention;
     mod row_filters;
+    mod selection;
+    mod selection_random;
     mod snapshot_rules;
     mod snapshots;
     mod stage;

@@ -1,20 +1,22 @@
 //! The message that states the publications: a MAC in hexadecimal, then JSON.
 //!
 //! ```json
-//! {"version": 1, "xid": 784, "settled": true, "complete": false, "publications": [{"oid": 16390, "name": "p", ...}]}
+//! {"version": 2, "xid": 784, "settled": true, "complete": false, "publications": [{"oid": 16390, "name": "p", ...}],
+//!  "relations": [...], "collations": [...], "database": {...}}
 //! ```
 //!
 //! `sql/install.sql` writes it, and [`CatalogMessage::write`] in a decoder that polls. Fields that this version does
 //! not know are ignored; another version of the form is refused.
 
-use pg_proto::{Oid, Xid};
+use pg_proto::Xid;
 use serde::{Deserialize, Serialize};
-use storage_format::catalog::{Publication, PublicationActions, PublicationTable};
+use storage_format::catalog::PublicationState;
 
 use super::secret::{MAC_HEX_LEN, Secret};
+use super::state_json::StateJson;
 
 /// The form of the JSON.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// Longest JSON text that is read: PostgreSQL's own limit for a jsonb value is 256 MiB.
 pub const STATE_BYTES_MAX: usize = 256 << 20;
@@ -29,8 +31,8 @@ pub struct CatalogMessage {
     /// Whether it was taken while no transaction was under way that had stated the publications: whatever was said
     /// before and not settled is settled by it.
     pub complete: bool,
-    /// All publications, by their OIDs.
-    pub publications: Vec<Publication>,
+    /// All publications, and what they depend on.
+    pub state: PublicationState,
 }
 
 /// The content is no message of Decant's.
@@ -69,36 +71,8 @@ struct Body {
     xid: u64,
     settled: bool,
     complete: bool,
-    publications: Vec<PublicationJson>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the columns of pg_publication"
-)]
-struct PublicationJson {
-    oid: u32,
-    name: String,
-    all_tables: bool,
-    schemas: Vec<String>,
-    insert: bool,
-    update: bool,
-    delete: bool,
-    truncate: bool,
-    via_root: bool,
-    has_partitioned_root: bool,
-    generated_columns: bool,
-    tables: Vec<TableJson>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct TableJson {
-    oid: u32,
-    schema: String,
-    name: String,
-    columns: Option<Vec<String>>,
-    row_filter: Option<String>,
+    #[serde(flatten)]
+    state: StateJson,
 }
 
 impl CatalogMessage {
@@ -123,14 +97,14 @@ impl CatalogMessage {
             xid: low_half(body.xid),
             settled: body.settled,
             complete: body.complete,
-            publications: publications(body.publications),
+            state: body.state.into(),
         })
     }
 
     /// Writes a message for a transaction whose full number is `xid`, where nobody else writes any.
     pub fn write(
         xid: u64,
-        all: &[Publication],
+        state: &PublicationState,
         secret: &Secret,
     ) -> Result<String, serde_json::Error> {
         let body = serde_json::to_string(&Body {
@@ -138,7 +112,7 @@ impl CatalogMessage {
             xid,
             settled: true,
             complete: true,
-            publications: all.iter().map(PublicationJson::from).collect(),
+            state: state.into(),
         })?;
         let mac = secret.mac(body.as_bytes());
         Ok(mac + &body)
@@ -154,95 +128,22 @@ const fn low_half(xid: u64) -> Xid {
 }
 
 /// Reads the value of a state query.
-pub fn parse_publications(json: &str) -> Result<Vec<Publication>, serde_json::Error> {
-    serde_json::from_str(json).map(publications)
-}
-
-/// In the order of their OIDs, as the queries give them: the same state is the same value.
-fn publications(list: Vec<PublicationJson>) -> Vec<Publication> {
-    let mut all: Vec<Publication> = list.into_iter().map(Publication::from).collect();
-    all.sort_by_key(|publication| publication.oid);
-    for publication in &mut all {
-        publication.tables.sort_by_key(|table| table.relation);
-        publication.schemas.sort();
-    }
-    all
-}
-
-impl From<PublicationJson> for Publication {
-    fn from(json: PublicationJson) -> Self {
-        Self {
-            oid: Oid(json.oid),
-            name: json.name,
-            all_tables: json.all_tables,
-            schemas: json.schemas,
-            actions: PublicationActions {
-                insert: json.insert,
-                update: json.update,
-                delete: json.delete,
-                truncate: json.truncate,
-            },
-            via_root: json.via_root,
-            has_partitioned_root: json.has_partitioned_root,
-            generated_columns: json.generated_columns,
-            tables: json
-                .tables
-                .into_iter()
-                .map(PublicationTable::from)
-                .collect(),
-        }
-    }
-}
-
-impl From<&Publication> for PublicationJson {
-    fn from(publication: &Publication) -> Self {
-        Self {
-            oid: publication.oid.0,
-            name: publication.name.clone(),
-            all_tables: publication.all_tables,
-            schemas: publication.schemas.clone(),
-            insert: publication.actions.insert,
-            update: publication.actions.update,
-            delete: publication.actions.delete,
-            truncate: publication.actions.truncate,
-            via_root: publication.via_root,
-            has_partitioned_root: publication.has_partitioned_root,
-            generated_columns: publication.generated_columns,
-            tables: publication.tables.iter().map(TableJson::from).collect(),
-        }
-    }
-}
-
-impl From<TableJson> for PublicationTable {
-    fn from(json: TableJson) -> Self {
-        Self {
-            relation: Oid(json.oid),
-            schema: json.schema,
-            name: json.name,
-            columns: json.columns,
-            row_filter: json.row_filter,
-        }
-    }
-}
-
-impl From<&PublicationTable> for TableJson {
-    fn from(table: &PublicationTable) -> Self {
-        Self {
-            oid: table.relation.0,
-            schema: table.schema.clone(),
-            name: table.name.clone(),
-            columns: table.columns.clone(),
-            row_filter: table.row_filter.clone(),
-        }
-    }
+pub fn parse_state(json: &str) -> Result<PublicationState, serde_json::Error> {
+    serde_json::from_str::<StateJson>(json).map(PublicationState::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use pg_proto::Oid;
+    use storage_format::catalog::{
+        Attribute, Collation, DatabaseFacts, DescribedRelation, Publication, PublicationActions,
+        PublicationTable, RowFilterText,
+    };
+
     use super::*;
 
-    /// As PostgreSQL 15 wrote it.
-    const STATE: &str = r#"[{"oid": 16390, "name": "p", "delete": true, "insert": true, "tables": [{"oid": 16385, "name": "t", "schema": "public", "columns": ["id", "v"], "row_filter": "(id > 10)"}], "update": true, "schemas": ["a b"], "truncate": false, "via_root": false, "all_tables": false, "generated_columns": false, "has_partitioned_root": true}]"#;
+    /// As PostgreSQL 15 wrote it, the tree shortened.
+    const STATE: &str = r#"{"database": {"ctype": "C.UTF-8", "locale": null, "collate": "C.UTF-8", "encoding": "UTF8", "provider": "c"}, "relations": [{"oid": 16385, "name": "t", "schema": "public", "ancestors": [], "attributes": [[1, "id", 23, -1, 0, "", true], [3, "v", 25, -1, 950, "", false]], "partitioned": false, "attribute_count": 3, "replica_identity": "d"}], "collations": [{"oid": 950, "name": "C", "ctype": "C", "locale": null, "collate": "C", "provider": "c", "deterministic": true}], "publications": [{"oid": 16390, "name": "p", "delete": true, "insert": true, "tables": [{"oid": 16385, "name": "t", "named": true, "schema": "public", "columns": ["id", "v"], "row_filter": "(id > 10)", "partitioned": false, "row_filter_tree": "{OPEXPR :opno 521}"}], "update": true, "schemas": ["a b"], "truncate": false, "via_root": false, "all_tables": false, "generated_columns": false, "has_partitioned_root": true}]}"#;
 
     fn publication() -> Publication {
         Publication {
@@ -259,39 +160,83 @@ mod tests {
                 schema: "public".into(),
                 name: "t".into(),
                 columns: Some(vec!["id".into(), "v".into()]),
-                row_filter: Some("(id > 10)".into()),
+                row_filter: Some(RowFilterText {
+                    sql: "(id > 10)".into(),
+                    tree: "{OPEXPR :opno 521}".into(),
+                }),
+                ..PublicationTable::default()
             }],
             ..Publication::default()
         }
     }
 
+    fn state() -> PublicationState {
+        let attribute = |number, name: &str, type_oid, collation| Attribute {
+            number,
+            name: name.into(),
+            type_oid: Oid(type_oid),
+            type_modifier: -1,
+            collation: Oid(collation),
+            is_key: number == 1,
+            ..Attribute::default()
+        };
+        PublicationState {
+            publications: vec![publication()].into(),
+            relations: vec![DescribedRelation {
+                oid: Oid(16385),
+                schema: "public".into(),
+                name: "t".into(),
+                replica_identity: b'd',
+                attribute_count: 3,
+                attributes: Some(vec![attribute(1, "id", 23, 0), attribute(3, "v", 25, 950)]),
+                ..DescribedRelation::default()
+            }],
+            collations: vec![Collation {
+                oid: Oid(950),
+                name: "C".into(),
+                provider: b'c',
+                deterministic: true,
+                collate: Some("C".into()),
+                ctype: Some("C".into()),
+                locale: None,
+            }],
+            database: DatabaseFacts {
+                encoding: "UTF8".into(),
+                provider: b'c',
+                collate: "C.UTF-8".into(),
+                ctype: "C.UTF-8".into(),
+                locale: None,
+            },
+        }
+    }
+
     #[test]
     fn reads_what_the_query_gives() {
-        assert_eq!(parse_publications(STATE).unwrap(), [publication()]);
-        assert!(parse_publications("[]").unwrap().is_empty());
-        assert!(parse_publications(r#"[{"oid": 1}]"#).is_err());
+        assert_eq!(parse_state(STATE).unwrap(), state());
+        assert!(parse_state("{}").is_err());
+        assert!(parse_state(r#"{"publications": [{"oid": 1}]}"#).is_err());
     }
 
     #[test]
     fn the_order_of_the_source_does_not_matter() {
         let (mut a, b) = (publication(), publication());
         a.oid = Oid(5);
-        let write = |list: &[Publication]| {
-            let text = CatalogMessage::write(1, list, &Secret::new("s")).unwrap();
+        let write = |list: Vec<Publication>| {
+            let text = CatalogMessage::write(1, &list.into(), &Secret::new("s")).unwrap();
             CatalogMessage::read(text.as_bytes(), &[Secret::new("s")]).unwrap()
         };
-        assert_eq!(write(&[a.clone(), b.clone()]), write(&[b, a]));
+        assert_eq!(write(vec![a.clone(), b.clone()]), write(vec![b, a]));
     }
 
     #[test]
     fn round_trips_with_the_right_secret_only() {
         let secrets = [Secret::new("old"), Secret::new("now")];
         let xid = (7 << 32) | 784;
-        let text = CatalogMessage::write(xid, &[publication()], &secrets[1]).unwrap();
+        let text = CatalogMessage::write(xid, &state(), &secrets[1]).unwrap();
         let message = CatalogMessage::read(text.as_bytes(), &secrets).unwrap();
         assert_eq!(message.xid, Xid(784));
         assert!(message.settled && message.complete);
-        assert_eq!(message.publications, [publication()]);
+        assert_eq!(message.state, state());
         let other = CatalogMessage::read(text.as_bytes(), &secrets[..1]);
         assert!(matches!(other, Err(MessageError::Mac)));
         assert!(matches!(
@@ -303,7 +248,7 @@ mod tests {
     #[test]
     fn every_flipped_byte_and_every_truncation_is_refused() {
         let secrets = [Secret::new("s")];
-        let text = CatalogMessage::write(1, &[], &secrets[0]).unwrap();
+        let text = CatalogMessage::write(1, &PublicationState::default(), &secrets[0]).unwrap();
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;
@@ -322,11 +267,12 @@ mod tests {
         let read = |body: &str| CatalogMessage::read(signed(body).as_bytes(), &secrets);
         assert!(matches!(read("nonsense"), Err(MessageError::Json(_))));
         assert!(matches!(
-            read(r#"{"version": 2}"#),
-            Err(MessageError::Form { found: 2 })
+            read(r#"{"version": 1}"#),
+            Err(MessageError::Form { found: 1 })
         ));
         let padded = format!(
-            r#"{{"version": 1, "xid": 1, "settled": true, "complete": true, "publications": []}}{}"#,
+            "{{\"version\": 2, \"xid\": 1, \"settled\": true, \"complete\": true, {}{}",
+            STATE.trim_start_matches('{'),
             '\u{80}'
         );
         assert!(matches!(read(&padded), Err(MessageError::Json(_))));

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `sql` | the texts that the source runs |
 //! | `message` | the message: MAC, JSON, and what it says |
+//! | `state_json` | the JSON of the state |
 //! | `recogniser` | tells Decant's own messages from forged ones; used by the ingest thread |
 //! | `watch` | the task that asks the source: refresh, polling, comparison |
 //! | `session` | what it asks |
@@ -31,10 +32,11 @@ mod recogniser;
 mod secret;
 mod session;
 mod sql;
+mod state_json;
 mod watch;
 
 pub use error::CatalogError;
-pub use message::{CatalogMessage, MessageError, STATE_BYTES_MAX, parse_publications};
+pub use message::{CatalogMessage, MessageError, STATE_BYTES_MAX, parse_state};
 pub use recogniser::{Heard, PREFIX, Recognised, Recogniser};
 pub use secret::{MAC_HEX_LEN, Secret};
 pub use session::prepare;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use pg_proto::Xid;
-use storage_format::catalog::Publication;
+use storage_format::catalog::PublicationState;
 use tokio::sync::watch;
 
 use super::message::{CatalogMessage, MessageError};
@@ -24,7 +24,7 @@ pub enum Recognised {
     /// Somebody else's: it has another prefix.
     Foreign,
     /// Decant's: the publications as they are from its place on.
-    Publications(Vec<Publication>),
+    Publications(Arc<PublicationState>),
     /// It has Decant's prefix and is not Decant's.
     Forged {
         /// How that was seen.
@@ -36,7 +36,7 @@ pub enum Recognised {
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// The state that came last; `None` before the first.
-    pub latest: Option<Arc<Vec<Publication>>>,
+    pub latest: Option<Arc<PublicationState>>,
     /// Whether a state may miss a change of a transaction that ran at the same time; until a complete one comes.
     pub unsettled: bool,
     /// Counts messages that were not accepted: the secret at the source may have changed.
@@ -94,12 +94,12 @@ impl Recogniser {
         }
         match self.read(content, xid) {
             Ok(message) => {
-                let publications = Arc::new(message.publications.clone());
+                let state = Arc::new(message.state);
                 self.heard.send_modify(|heard| {
-                    heard.latest = Some(publications);
+                    heard.latest = Some(Arc::clone(&state));
                     heard.unsettled = !message.complete && (heard.unsettled || !message.settled);
                 });
-                Recognised::Publications(message.publications)
+                Recognised::Publications(state)
             }
             Err(reason) => {
                 self.heard.send_modify(|heard| heard.refused += 1);
@@ -130,14 +130,15 @@ mod tests {
     use super::*;
 
     fn message(xid: u64, secret: &Secret) -> Vec<u8> {
-        let text = CatalogMessage::write(xid, &[], secret).unwrap();
+        let text = CatalogMessage::write(xid, &PublicationState::default(), secret).unwrap();
         text.into_bytes()
     }
 
     /// As a trigger writes it.
     fn partial(xid: u64, settled: bool, secret: &Secret) -> Vec<u8> {
         let body = format!(
-            r#"{{"version": 1, "xid": {xid}, "settled": {settled}, "complete": false, "publications": []}}"#
+            r#"{{"version": 2, "xid": {xid}, "settled": {settled}, "complete": false, "publications": [],
+                 "relations": [], "collations": [], "database": {{"encoding": "", "provider": "c", "collate": "", "ctype": ""}}}}"#
         );
         (secret.mac(body.as_bytes()) + &body).into_bytes()
     }
@@ -155,7 +156,7 @@ mod tests {
         );
         assert!(heard.borrow().latest.is_none());
         let recognised = recogniser.recognise(b"decant", &own, here);
-        assert_eq!(recognised, Recognised::Publications(Vec::new()));
+        assert_eq!(recognised, Recognised::Publications(Arc::default()));
         assert!(heard.borrow().latest.is_some());
         assert!(!heard.borrow().unsettled);
         let strange = message(7, &Secret::new("guessed"));

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use pg_client::Connection;
 use pg_proto::Lsn;
-use storage_format::catalog::Publication;
+use storage_format::catalog::PublicationState;
 
 use super::error::CatalogError;
-use super::message::{CatalogMessage, parse_publications};
+use super::message::{CatalogMessage, parse_state};
 use super::recogniser::{PREFIX, Recogniser};
 use super::secret::Secret;
 use super::sql::state_query;
@@ -125,13 +125,13 @@ async fn read_secret(connection: &mut Connection) -> Result<Secret, CatalogError
 pub(super) async fn publications(
     connection: &mut Connection,
     installed: Installed,
-) -> Result<Vec<Publication>, CatalogError> {
+) -> Result<PublicationState, CatalogError> {
     let sql = format!(
         "SELECT state::text FROM ({}) AS s (state)",
         state_query(installed.version_num)
     );
     let json = one_value(connection, &sql, "read the publications").await?;
-    Ok(parse_publications(&json)?)
+    Ok(parse_state(&json)?)
 }
 
 /// Makes the source state its publications in the stream. Returns a position behind the statement; the stream reaches

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pg_proto::pgoutput::{Begin, Commit, StreamCommit};
 use pg_proto::{Lsn, Xid};
 use storage_format::block::{BlockBuilder, BuildError};
-use storage_format::catalog::{Publication, ServerParameters, encode_publications};
+use storage_format::catalog::{PublicationState, ServerParameters};
 use storage_format::record::RecordKind;
 
 use super::IngestError;
@@ -305,10 +305,10 @@ impl Sink for LogSink {
         }
     }
 
-    fn publications(&mut self, place: Place, all: &[Publication]) -> Result<(), IngestError> {
+    fn publications(&mut self, place: Place, state: &PublicationState) -> Result<(), IngestError> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        encode_publications(all, &mut bytes);
+        state.encode(&mut bytes);
         let result = match place {
             Place::Open => self.push(|block| block.push_aux(RecordKind::Publications, &bytes)),
             Place::Staged { top, sub } => {

@@ -2,7 +2,7 @@
 
 use pg_proto::pgoutput::{Begin, Commit, StreamCommit};
 use pg_proto::{Lsn, Xid};
-use storage_format::catalog::Publication;
+use storage_format::catalog::PublicationState;
 
 use super::error::StreamError;
 use super::record::{Incoming, Record};
@@ -31,7 +31,7 @@ pub(crate) trait Sink {
     /// A record of a transaction.
     fn record(&mut self, place: Place, record: &Record<'_>) -> Result<(), Self::Error>;
     /// The publications as they are from here on.
-    fn publications(&mut self, place: Place, all: &[Publication]) -> Result<(), Self::Error>;
+    fn publications(&mut self, place: Place, state: &PublicationState) -> Result<(), Self::Error>;
     /// The open transaction commits.
     fn commit(&mut self, commit: &Commit, message: &Incoming<'_>) -> Result<(), Self::Error>;
     /// A message that stands outside transactions.

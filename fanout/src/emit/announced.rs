@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use pg_proto::Oid;
 use storage_format::catalog::{Catalog, RelationSchema, TypeName};
+use storage_format::record::RecordKind;
 
-use crate::selection::OidMap;
+use crate::selection::{OidMap, Shape};
 
-/// The RELATION, with its TYPEs, that a connection has been given last, by relation.
+/// The RELATIONs, with their TYPEs, that a connection has been given last for a relation of the log.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     relations: OidMap<Given>,
@@ -16,53 +18,111 @@ pub(super) struct Announced {
 
 #[derive(Debug)]
 struct Given {
-    schema: Arc<RelationSchema>,
+    /// Unless it was described in another way.
+    schema: Option<Arc<RelationSchema>>,
+    shape: Option<Arc<Shape>>,
     types: Vec<Arc<TypeName>>,
     /// The catalog's types when that was last compared.
     all_types: Arc<BTreeMap<Oid, Arc<TypeName>>>,
 }
 
 impl Announced {
-    /// Whether the connection knows the relation as the catalog describes it. Compares content, and remembers that
-    /// it is the same, so that asking again under the same version costs two comparisons of pointers.
-    pub(super) fn is_current(&mut self, oid: Oid, catalog: &Catalog) -> bool {
-        let (Some(given), Some(schema)) = (self.relations.get_mut(&oid), catalog.relation(oid))
-        else {
+    /// Whether the connection knows the relation as the catalog describes it, or the shape of its rows. Compares
+    /// content, and remembers that it is the same, so that asking again under the same version costs two comparisons of
+    /// pointers.
+    pub(super) fn is_current(
+        &mut self,
+        oid: Oid,
+        catalog: &Catalog,
+        shape: Option<&Arc<Shape>>,
+    ) -> bool {
+        let Some(given) = self.relations.get_mut(&oid) else {
             return false;
         };
-        if Arc::ptr_eq(&given.schema, schema) && Arc::ptr_eq(&given.all_types, catalog.types()) {
-            return true;
+        match (described(given.shape.as_ref()), described(shape)) {
+            (None, None) => given.is_current(oid, catalog),
+            (Some(known), Some(now)) => {
+                let same_types = Arc::ptr_eq(&given.all_types, catalog.types());
+                (Arc::ptr_eq(known, now) || known.descriptions == now.descriptions)
+                    && (same_types || given.types == types_of_shape(now, catalog))
+            }
+            _ => false,
         }
-        let same = given.schema == *schema && given.types == types_of(schema, catalog);
-        if same {
-            given.schema = Arc::clone(schema);
-            given.all_types = Arc::clone(catalog.types());
-        }
-        same
     }
 
-    /// Notes that the connection is given the relation as the catalog describes it; what it is to be sent:
-    /// the types of its columns, in order and each time, as pgoutput does, then the relation.
+    /// Notes that the connection is given the relation as the catalog, or the shape of its rows, describes it; what it is
+    /// to be sent: the types of the columns, in order and each time, as pgoutput does, then the relation.
     pub(super) fn announce(
         &mut self,
         oid: Oid,
         catalog: &Catalog,
-    ) -> Option<(Vec<Arc<TypeName>>, Arc<RelationSchema>)> {
-        let schema = catalog.relation(oid)?;
-        let types = types_of(schema, catalog);
-        let given = Given {
-            schema: Arc::clone(schema),
-            types: types.clone(),
+        shape: Option<&Arc<Shape>>,
+    ) -> Option<Vec<(RecordKind, Bytes)>> {
+        let mut messages = Vec::new();
+        let mut given = Given {
+            schema: None,
+            shape: shape.cloned(),
+            types: Vec::new(),
             all_types: Arc::clone(catalog.types()),
         };
+        if let Some(shape) = described(shape) {
+            for description in &shape.descriptions {
+                let types = types_of(description.types.iter().copied(), catalog);
+                messages.extend(types.map(|one| (RecordKind::Type, one.message.clone())));
+                messages.push((RecordKind::Relation, description.message.clone()));
+            }
+            given.types = types_of_shape(shape, catalog);
+        } else {
+            let schema = catalog.relation(oid)?;
+            given.types = types_of_schema(schema, catalog);
+            let types = given.types.iter();
+            messages.extend(types.map(|one| (RecordKind::Type, one.message.clone())));
+            messages.push((RecordKind::Relation, schema.message.clone()));
+            given.schema = Some(Arc::clone(schema));
+        }
         self.relations.insert(oid, given);
-        Some((types, Arc::clone(schema)))
+        Some(messages)
     }
 }
 
-fn types_of(schema: &RelationSchema, catalog: &Catalog) -> Vec<Arc<TypeName>> {
+impl Given {
+    fn is_current(&mut self, oid: Oid, catalog: &Catalog) -> bool {
+        let (Some(known), Some(schema)) = (&self.schema, catalog.relation(oid)) else {
+            return false;
+        };
+        if Arc::ptr_eq(known, schema) && Arc::ptr_eq(&self.all_types, catalog.types()) {
+            return true;
+        }
+        let same = known == schema && self.types == types_of_schema(schema, catalog);
+        if same {
+            self.schema = Some(Arc::clone(schema));
+            self.all_types = Arc::clone(catalog.types());
+        }
+        same
+    }
+}
+
+/// The shape, if it has descriptions of its own.
+fn described(shape: Option<&Arc<Shape>>) -> Option<&Arc<Shape>> {
+    shape.filter(|shape| !shape.descriptions.is_empty())
+}
+
+fn types_of_shape(shape: &Shape, catalog: &Catalog) -> Vec<Arc<TypeName>> {
+    let descriptions = shape.descriptions.iter();
+    let oids = descriptions.flat_map(|one| one.types.iter().copied());
+    types_of(oids, catalog).cloned().collect()
+}
+
+fn types_of_schema(schema: &RelationSchema, catalog: &Catalog) -> Vec<Arc<TypeName>> {
     let columns = schema.columns.iter();
-    columns
-        .filter_map(|column| catalog.type_name(column.type_oid).cloned())
+    types_of(columns.map(|column| column.type_oid), catalog)
+        .cloned()
         .collect()
+}
+
+fn types_of(
+    oids: impl Iterator<Item = Oid>,
+    catalog: &Catalog,
+) -> impl Iterator<Item = &Arc<TypeName>> {
+    oids.filter_map(|oid| catalog.type_name(oid))
 }

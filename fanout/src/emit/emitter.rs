@@ -8,11 +8,12 @@ use storage_format::catalog::Catalog;
 use storage_format::record::RecordKind;
 
 use super::announced::Announced;
+use super::rewrite::Rewriter;
 use super::transaction::Transaction;
 use super::walk::Walk;
 use super::{EmitOptions, MissingPublication, Output};
 use crate::error::StreamError;
-use crate::selection::{Actions, Selection, Unsupported};
+use crate::selection::{Actions, Decision, Refusal, Selection, Shape};
 
 /// What was handed over in one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,9 +48,29 @@ pub(super) struct Lane {
     pub(super) oid: Oid,
     pub(super) passes: Actions,
     pub(super) refused: Actions,
-    pub(super) refusal: Option<Arc<Unsupported>>,
+    pub(super) refusal: Option<Arc<Refusal>>,
+    /// How rows change on their way.
+    pub(super) shape: Option<Arc<Shape>>,
     /// Whether the connection knows the relation as it is now.
     pub(super) announced: bool,
+}
+
+impl Lane {
+    fn new(oid: Oid, decision: &Decision, announced: &mut Announced, catalog: &Catalog) -> Self {
+        Self {
+            oid,
+            passes: decision.passes,
+            refused: decision.refused,
+            refusal: decision.refusal.clone(),
+            shape: decision.shape.clone(),
+            announced: announced.is_current(oid, catalog, decision.shape.as_ref()),
+        }
+    }
+
+    /// Whether every row is sent as it lies in the log, with nothing before it.
+    const fn passes_whole(&self) -> bool {
+        self.announced && self.shape.is_none() && self.passes.contains(Actions::ROWS)
+    }
 }
 
 /// One subscriber's state: its options, the catalog in force, the relations that its connection knows, the
@@ -63,6 +84,7 @@ pub(crate) struct Emitter {
     pub(super) transaction: Transaction,
     /// One for each relation of the block at hand, in its order.
     pub(super) lanes: Vec<Lane>,
+    pub(super) rewriter: Rewriter,
     position: Lsn,
     warned: Vec<String>,
     /// For tests, to compare: no block is handed on whole.
@@ -84,6 +106,7 @@ impl Emitter {
             announced: Announced::default(),
             transaction: Transaction::None,
             lanes: Vec::new(),
+            rewriter: Rewriter::default(),
             position,
             warned: Vec::new(),
             walk_always: false,
@@ -248,23 +271,16 @@ impl Emitter {
         self.lanes.clear();
         for &oid in relations {
             let decision = self.selection.decide(oid, &self.catalog);
-            self.lanes.push(Lane {
-                oid,
-                passes: decision.passes,
-                refused: decision.refused,
-                refusal: decision.refusal.clone(),
-                announced: self.announced.is_current(oid, &self.catalog),
-            });
+            let announced = &mut self.announced;
+            let lane = Lane::new(oid, decision, announced, &self.catalog);
+            self.lanes.push(lane);
         }
     }
 
     fn refresh_lanes(&mut self) {
         for lane in &mut self.lanes {
             let decision = self.selection.decide(lane.oid, &self.catalog);
-            lane.passes = decision.passes;
-            lane.refused = decision.refused;
-            lane.refusal.clone_from(&decision.refusal);
-            lane.announced = self.announced.is_current(lane.oid, &self.catalog);
+            *lane = Lane::new(lane.oid, decision, &mut self.announced, &self.catalog);
         }
     }
 
@@ -299,10 +315,7 @@ impl Emitter {
         }
         let begun = !has(BlockFlags::CONTINUES) || self.open_transaction().is_some();
         begun
-            && self
-                .lanes
-                .iter()
-                .all(|lane| lane.announced && lane.passes.contains(Actions::ROWS))
+            && self.lanes.iter().all(|lane| lane.passes_whole())
             && (!has(BlockFlags::OPEN_END) || ends_behind_an_event(block))
     }
 

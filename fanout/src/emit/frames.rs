@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 
 /// Wire bytes on their way to one socket: slices of the log, and frames of the sink's own between them.
 ///
@@ -16,6 +16,9 @@ pub struct Frames {
     bytes: usize,
     /// Neighbouring records of the block at hand that have not become a slice yet.
     pub(super) run: Range<usize>,
+    /// Rewritten rows of the block at hand that have not become a slice yet. Its memory is used again when what was
+    /// split off it has been written.
+    pub(super) rewritten: BytesMut,
 }
 
 impl Frames {

@@ -14,9 +14,11 @@ mod announced;
 mod emitter;
 mod frames;
 mod output;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod truncate;
 mod walk;
 mod wire;
 

@@ -34,6 +34,9 @@ pub trait Output {
     fn entry(&mut self, block: &Block, entry: &Entry, ordinal: u64);
     /// A frame of the emitter's own, between two records of the block.
     fn made(&mut self, block: &Block, made: Made);
+    /// A row that was rewritten, as a whole frame; `ordinal` is the event's number in its transaction. The frame's memory
+    /// is used again for the next one.
+    fn rewritten(&mut self, block: &Block, kind: RecordKind, ordinal: u64, frame: &[u8]);
     /// Nothing more comes of this block.
     fn end_block(&mut self, block: &Block);
 }
@@ -57,7 +60,18 @@ impl Output for Frames {
         self.push(made.frame);
     }
 
+    fn rewritten(&mut self, block: &Block, _kind: RecordKind, _ordinal: u64, frame: &[u8]) {
+        if !self.run.is_empty() {
+            self.end_block(block);
+        }
+        self.rewritten.extend_from_slice(frame);
+    }
+
     fn end_block(&mut self, block: &Block) {
+        if !self.rewritten.is_empty() {
+            let rewritten = self.rewritten.split().freeze();
+            self.push(rewritten);
+        }
         let run = std::mem::take(&mut self.run);
         if !run.is_empty() {
             self.push(block.frames().slice(run));

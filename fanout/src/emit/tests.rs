@@ -4,8 +4,8 @@
 use bytes::Buf;
 use pg_proto::Lsn;
 use proptest::prelude::*;
-use storage_format::block::{Block, Entry};
-use storage_format::catalog::{Publication, PublicationActions, PublicationTable};
+use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
+use storage_format::catalog::{Publication, PublicationActions, PublicationTable, RowFilterText};
 use storage_format::record::RecordKind;
 
 use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output, Warning};
@@ -50,8 +50,22 @@ impl Output for Recorder {
         self.frames.made(block, made);
     }
 
+    fn rewritten(&mut self, block: &Block, kind: RecordKind, ordinal: u64, frame: &[u8]) {
+        assert_eq!(kind, tag_kind(frame[FRAME_HEAD_LEN]));
+        self.note(&frame[FRAME_HEAD_LEN..], ordinal);
+        self.frames.rewritten(block, kind, ordinal, frame);
+    }
+
     fn end_block(&mut self, block: &Block) {
         self.frames.end_block(block);
+    }
+}
+
+fn tag_kind(tag: u8) -> RecordKind {
+    match tag {
+        b'I' => RecordKind::Insert,
+        b'U' => RecordKind::Update,
+        _ => RecordKind::Delete,
     }
 }
 
@@ -228,7 +242,7 @@ fn under(
                 publications: Publications::Named(
                     names.iter().map(|&one| one.to_owned()).collect(),
                 ),
-                tables: Vec::new(),
+                ..SelectionSpec::default()
             },
             emit: EmitOptions {
                 start: replay.kept().unwrap().oldest,
@@ -277,7 +291,8 @@ fn rows_that_would_have_to_be_filtered_end_the_stream() {
             schema: "s0".to_owned(),
             name: "t0".to_owned(),
             columns: None,
-            row_filter: Some("id > 5".to_owned()),
+            row_filter: Some(RowFilterText::default()),
+            ..PublicationTable::default()
         }],
         ..Publication::default()
     };

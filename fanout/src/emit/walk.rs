@@ -1,15 +1,13 @@
 //! A block, record by record.
 
-use std::sync::Arc;
-
-use pg_proto::pgoutput::{self, Framing, Message, Truncate};
+use pg_proto::pgoutput::{self, Framing, Message};
 use pg_proto::{Lsn, Oid};
 use storage_format::block::{Block, BlockFlags, Entry};
 use storage_format::record::RecordKind;
 
 use super::emitter::{Emitter, Outcome, Step};
 use super::transaction::{Opening, Transaction};
-use super::{Made, Output, wire};
+use super::{Made, Output, truncate, wire};
 use crate::error::StreamError;
 use crate::selection::Actions;
 
@@ -144,18 +142,31 @@ impl<'a, O: Output> Walk<'a, O> {
                     self.emitter
                         .broken("a relation is refused without a reason")
                 },
-                StreamError::Unsupported,
+                StreamError::Refused,
             ));
         }
         if !lane.passes.contains(action) {
             return Ok(());
         }
         let (oid, announced) = (lane.oid, lane.announced);
+        let rewritten = match &lane.shape {
+            Some(shape) => Some(self.emitter.rewriter.row(self.block.frame(entry), shape)),
+            None => None,
+        };
+        let position = self.emitter.position();
+        let rewritten = rewritten
+            .transpose()
+            .map_err(|source| StreamError::Unreadable { position, source })?;
         self.open();
         if !announced {
             self.announce(oid, entry)?;
         }
-        self.out.entry(self.block, entry, ordinal);
+        if let Some(kind) = rewritten {
+            let frame = self.emitter.rewriter.frame();
+            self.out.rewritten(self.block, kind, ordinal, frame);
+        } else {
+            self.out.entry(self.block, entry, ordinal);
+        }
         self.step.changes += 1;
         Ok(())
     }
@@ -166,29 +177,32 @@ impl<'a, O: Output> Walk<'a, O> {
         if !self.sends()? {
             return Ok(());
         }
-        let Message::Truncate(truncate) = self.decode(entry)? else {
+        let Message::Truncate(message) = self.decode(entry)? else {
             return Err(self
                 .emitter
                 .broken("a TRUNCATE record without a TRUNCATE message"));
         };
-        let passing = self.truncated(&truncate)?;
+        let passing = truncate::relations(self.emitter, &message)?;
         if passing.is_empty() {
             return Ok(());
         }
         self.open();
         for &oid in &passing {
-            if !self
-                .emitter
-                .announced
-                .is_current(oid, &self.emitter.catalog)
-            {
+            let Emitter {
+                announced,
+                selection,
+                catalog,
+                ..
+            } = &mut *self.emitter;
+            let shape = selection.decide(oid, catalog).shape.as_ref();
+            if !announced.is_current(oid, catalog, shape) {
                 self.announce(oid, entry)?;
             }
         }
-        if passing.len() == truncate.relations().len() {
+        if message.relations().eq(passing.iter().copied()) {
             self.out.entry(self.block, entry, ordinal);
         } else {
-            let frame = wire::truncate(self.block.frame(entry), &truncate, &passing);
+            let frame = wire::truncate(self.block.frame(entry), &message, &passing);
             let kind = RecordKind::Truncate;
             let made = Made {
                 kind,
@@ -199,23 +213,6 @@ impl<'a, O: Output> Walk<'a, O> {
         }
         self.step.changes += 1;
         Ok(())
-    }
-
-    /// The relations of a TRUNCATE that pass.
-    fn truncated(&mut self, truncate: &Truncate<'_>) -> Result<Vec<Oid>, StreamError> {
-        let emitter = &mut *self.emitter;
-        let mut passing = Vec::new();
-        for oid in truncate.relations() {
-            let decision = emitter.selection.decide(oid, &emitter.catalog);
-            if decision.passes.contains(Actions::TRUNCATE) {
-                passing.push(oid);
-            } else if decision.refused.contains(Actions::TRUNCATE)
-                && let Some(refusal) = &decision.refusal
-            {
-                return Err(StreamError::Unsupported(Arc::clone(refusal)));
-            }
-        }
-        Ok(passing)
     }
 
     fn message(&mut self, entry: &Entry) -> Result<Next, StreamError> {
@@ -279,16 +276,20 @@ impl<'a, O: Output> Walk<'a, O> {
     /// Sends a relation's types and the relation, in the version in force.
     fn announce(&mut self, oid: Oid, near: &Entry) -> Result<(), StreamError> {
         let emitter = &mut *self.emitter;
-        let Some((types, schema)) = emitter.announced.announce(oid, &emitter.catalog) else {
+        let shape = emitter
+            .selection
+            .decide(oid, &emitter.catalog)
+            .shape
+            .as_ref();
+        let Some(messages) = emitter.announced.announce(oid, &emitter.catalog, shape) else {
             return Err(emitter.broken("a change of a relation that the log does not describe"));
         };
         let near = self.block.frame(near);
-        let messages = types.iter().map(|one| (RecordKind::Type, &one.message));
-        for (kind, message) in messages.chain([(RecordKind::Relation, &schema.message)]) {
+        for (kind, message) in messages {
             let made = Made {
                 kind,
                 ordinal: 0,
-                frame: wire::description(message, near),
+                frame: wire::description(&message, near),
             };
             self.out.made(self.block, made);
         }

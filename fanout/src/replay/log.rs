@@ -62,7 +62,7 @@ impl Replay {
             emit,
             ahead,
         } = options;
-        check_supported(&selection, &*self.catalog()?).map_err(StreamError::Unsupported)?;
+        check_supported(&selection, &*self.catalog()?).map_err(StreamError::Refused)?;
         let cursor = self.seek(emit.start, ahead)?;
         let catalog = Arc::clone(cursor.catalog());
         let selection = Selection::new(selection, &catalog);

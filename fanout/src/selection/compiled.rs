@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use pg_proto::Oid;
-use storage_format::catalog::{Catalog, Publication, RelationSchema};
+use storage_format::catalog::{Catalog, PublicationState, RelationSchema};
 
-use super::{Actions, Decision, OidMap, Publications, SelectionSpec, Unsupported, rules};
+use super::rules::{self, Facts};
+use super::{Actions, Decision, OidMap, Publications, Refusal, SelectionSpec};
 
 /// A selection with its decisions for the relations met so far, under the publications in force.
 #[derive(Debug)]
 pub struct Selection {
     spec: SelectionSpec,
-    publications: Arc<[Publication]>,
+    state: Arc<PublicationState>,
     missing: Vec<String>,
     decisions: OidMap<Known>,
 }
@@ -27,11 +28,11 @@ impl Selection {
     /// What was asked for, under the publications of `catalog`.
     #[must_use]
     pub fn new(spec: SelectionSpec, catalog: &Catalog) -> Self {
-        let publications = Arc::clone(catalog.publications());
-        let missing = missing(&spec, &publications);
+        let state = Arc::clone(catalog.publication_state());
+        let missing = missing(&spec, &state);
         Self {
             spec,
-            publications,
+            state,
             missing,
             decisions: OidMap::default(),
         }
@@ -49,18 +50,18 @@ impl Selection {
         &self.missing
     }
 
-    /// Puts another version of the catalog in force; true if its publications are others.
+    /// Puts another version of the catalog in force; true if its publications, or what they depend on, are others.
     pub fn set_catalog(&mut self, catalog: &Catalog) -> bool {
-        let publications = catalog.publications();
-        if Arc::ptr_eq(&self.publications, publications) {
+        let state = catalog.publication_state();
+        if Arc::ptr_eq(&self.state, state) {
             return false;
         }
-        let same = self.publications == *publications;
-        self.publications = Arc::clone(publications);
+        let same = self.state == *state;
+        self.state = Arc::clone(state);
         if same {
             return false;
         }
-        self.missing = missing(&self.spec, &self.publications);
+        self.missing = missing(&self.spec, &self.state);
         self.decisions.clear();
         true
     }
@@ -70,7 +71,7 @@ impl Selection {
         let schema = catalog.relation(oid);
         let known = self.decisions.entry(oid).or_insert_with(|| Known {
             schema: schema.cloned(),
-            decision: decide(&self.spec, &self.publications, oid, schema),
+            decision: decide(&self.spec, catalog, oid, schema),
         });
         let same = match (&known.schema, schema) {
             (Some(known), Some(schema)) => Arc::ptr_eq(known, schema),
@@ -80,10 +81,18 @@ impl Selection {
         if !same {
             *known = Known {
                 schema: schema.cloned(),
-                decision: decide(&self.spec, &self.publications, oid, schema),
+                decision: decide(&self.spec, catalog, oid, schema),
             };
         }
         &known.decision
+    }
+
+    /// Whether these are all the partitions that have rows of a partitioned table.
+    #[must_use]
+    pub fn has_all_leaves(&self, root: Oid, relations: impl Fn(Oid) -> bool) -> bool {
+        let all = self.state.relations.iter();
+        all.filter(|one| !one.partitioned && one.ancestors.contains(&root))
+            .all(|leaf| relations(leaf.oid))
     }
 
     /// What passes of a relation, if that was asked before for the same description of it.
@@ -93,64 +102,106 @@ impl Selection {
     }
 }
 
-/// Fails if the selection, as of `catalog`, can't be served exactly.
-pub fn check_supported(spec: &SelectionSpec, catalog: &Catalog) -> Result<(), Arc<Unsupported>> {
+/// Fails if the selection, as of `catalog`, can't be served exactly. What PostgreSQL itself refuses at a change is left
+/// to that change.
+pub fn check_supported(spec: &SelectionSpec, catalog: &Catalog) -> Result<(), Arc<Refusal>> {
     let Publications::Named(names) = &spec.publications else {
         return Ok(());
     };
     let publications = catalog.publications();
     let named = publications.iter().filter(|one| names.contains(&one.name));
-    for publication in named {
-        if let Some(feature) = rules::unsupported(publication) {
-            return Err(Arc::new(Unsupported {
-                publication: publication.name.clone(),
-                feature,
-            }));
-        }
-        let special = publication.tables.iter();
-        for table in special.filter(|one| one.columns.is_some() || one.row_filter.is_some()) {
-            let schema = catalog.relation(table.relation);
-            let decision = decide(spec, publications, table.relation, schema);
-            if let Some(refusal) = decision.refusal {
-                return Err(refusal);
-            }
-            // There was no row of it yet, so nobody knows whether the list has every column.
-            if schema.is_none() && table.columns.is_some() && spec.lists(&table.schema, &table.name)
-            {
-                return Err(rules::column_list(publication, table));
-            }
+    for table in named.flat_map(|publication| &publication.tables) {
+        let schema = catalog.relation(table.relation);
+        let decision = decide(spec, catalog, table.relation, schema);
+        if let Some(refusal) = decision.refusal.filter(|one| !one.is_of_postgresql()) {
+            return Err(refusal);
         }
     }
     Ok(())
 }
 
-fn missing(spec: &SelectionSpec, publications: &[Publication]) -> Vec<String> {
+fn missing(spec: &SelectionSpec, state: &PublicationState) -> Vec<String> {
     match &spec.publications {
         Publications::Everything => Vec::new(),
         Publications::Named(names) => {
-            let unknown = |name: &&String| !publications.iter().any(|one| one.name == **name);
-            names.iter().filter(unknown).cloned().collect()
+            let known = |name: &str| state.publications.iter().any(|one| one.name == name);
+            names.iter().filter(|name| !known(name)).cloned().collect()
         }
     }
 }
 
 fn decide(
     spec: &SelectionSpec,
-    publications: &[Publication],
+    catalog: &Catalog,
     oid: Oid,
     schema: Option<&Arc<RelationSchema>>,
 ) -> Decision {
-    let listed = match schema {
-        Some(schema) => spec.lists(&schema.namespace, &schema.name),
-        None => spec.tables.is_empty(),
+    let Publications::Named(names) = &spec.publications else {
+        return decide_without_publications(spec, schema);
     };
-    if !listed {
-        return Decision::default();
-    }
-    match &spec.publications {
-        Publications::Everything => Decision::pass(Actions::ALL),
-        Publications::Named(names) => {
-            rules::decide(names, publications, oid, schema.map(AsRef::as_ref))
+    let facts = Facts::new(catalog, names);
+    let decision = match schema {
+        Some(schema) => {
+            let columns = spec.columns_of(&schema.namespace, &schema.name);
+            let decision = rules::decide(facts, oid, Some(schema), columns);
+            match columns_of_root(spec, catalog, oid, &decision) {
+                Some(columns) => rules::decide(facts, oid, Some(schema), Some(columns)),
+                None => decision,
+            }
         }
+        None => {
+            rules::decide_root(facts, oid).unwrap_or_else(|| rules::decide(facts, oid, None, None))
+        }
+    };
+    if is_listed(spec, catalog, oid, schema, &decision) {
+        decision
+    } else {
+        Decision::default()
     }
+}
+
+/// The columns that are meant of the partitioned table that a relation is published as.
+fn columns_of_root<'a>(
+    spec: &'a SelectionSpec,
+    catalog: &Catalog,
+    oid: Oid,
+    decision: &Decision,
+) -> Option<&'a [String]> {
+    let root = decision.shape.as_ref().map(|shape| shape.relation);
+    let root = root.filter(|root| *root != oid)?;
+    let described = catalog.publication_state().relation(root)?;
+    spec.columns_of(&described.schema, &described.name)
+}
+
+fn decide_without_publications(
+    spec: &SelectionSpec,
+    schema: Option<&Arc<RelationSchema>>,
+) -> Decision {
+    let Some(schema) = schema else {
+        let any = spec.tables.is_empty();
+        return Decision::pass(if any { Actions::ALL } else { Actions::NONE });
+    };
+    let (namespace, name) = (&schema.namespace, &schema.name);
+    match spec.columns_of(namespace, name) {
+        _ if !spec.lists(namespace, name) => Decision::default(),
+        Some(columns) => rules::restricted(schema, columns),
+        None => Decision::pass(Actions::ALL),
+    }
+}
+
+/// Whether the table was asked for, by its own name or by that of the table that its rows are published as.
+fn is_listed(
+    spec: &SelectionSpec,
+    catalog: &Catalog,
+    oid: Oid,
+    schema: Option<&Arc<RelationSchema>>,
+    decision: &Decision,
+) -> bool {
+    if spec.tables.is_empty() {
+        return true;
+    }
+    let own = schema.is_some_and(|one| spec.lists(&one.namespace, &one.name));
+    let published_as = decision.shape.as_ref().map_or(oid, |shape| shape.relation);
+    let described = catalog.publication_state().relation(published_as);
+    own || described.is_some_and(|one| one.partitioned && spec.lists(&one.schema, &one.name))
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use storage_format::catalog::PublicationActions;
 use storage_format::record::RecordKind;
 
+use super::{Shape, TableName};
+
 /// A set of kinds of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Actions(u8);
@@ -57,6 +59,12 @@ impl Actions {
         self.0 == 0
     }
 
+    /// Those of them that are in `actions`.
+    #[must_use]
+    pub const fn restrict(self, actions: Self) -> Self {
+        Self(self.0 & actions.0)
+    }
+
     /// These without `actions`.
     #[must_use]
     pub const fn without(self, actions: Self) -> Self {
@@ -94,60 +102,108 @@ impl BitOrAssign for Actions {
 /// What of one relation's changes passes a selection. An action is in at most one of the two sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// These pass as they are.
+    /// These pass.
     pub passes: Actions,
-    /// These would pass in part or changed, which can't be done yet: they end the stream.
+    /// These end the stream.
     pub refused: Actions,
     /// Why.
-    pub refusal: Option<Arc<Unsupported>>,
+    pub refusal: Option<Arc<Refusal>>,
+    /// How rows change on their way. `None`: not at all, they are sent as they lie in the log.
+    pub shape: Option<Arc<Shape>>,
 }
 
 impl Decision {
-    /// Passes these.
+    /// Passes these as they are.
     #[must_use]
     pub const fn pass(actions: Actions) -> Self {
         Self {
             passes: actions,
             refused: Actions::NONE,
             refusal: None,
+            shape: None,
+        }
+    }
+
+    /// Ends the stream at these.
+    #[must_use]
+    pub fn refuse(actions: Actions, refusal: Refusal) -> Self {
+        Self {
+            refused: actions,
+            refusal: Some(Arc::new(refusal)),
+            ..Self::default()
         }
     }
 }
 
-/// A publication that can't be served exactly. SQLSTATE 0A000. It is never served approximately.
+/// Why a relation's changes can't be sent. SQLSTATE 0A000. They are never sent approximately.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("publication \"{publication}\" {feature}, which is not supported yet")]
-pub struct Unsupported {
-    /// The publication.
-    pub publication: String,
-    /// What is in the way.
-    pub feature: Feature,
+pub enum Refusal {
+    /// A publication asks for what can't be served exactly.
+    #[error("publication \"{publication}\" {feature}, which is not supported yet")]
+    Unsupported {
+        /// The publication.
+        publication: String,
+        /// What is in the way.
+        feature: Feature,
+    },
+    /// As PostgreSQL says it.
+    #[error("cannot use different column lists for table \"{0}\" in different publications")]
+    DifferentLists(TableName),
+    /// As PostgreSQL says it.
+    #[error(
+        "cannot use different values of publish_generated_columns for table \"{0}\" in different publications"
+    )]
+    DifferentGenerated(TableName),
+    /// A generated column is published that the log does not have.
+    #[error(
+        "column \"{column}\" of table \"{table}\" is a generated column, which the log does not have: the source's publication \
+         for Decant must have publish_generated_columns = stored"
+    )]
+    MissingGenerated {
+        /// The table.
+        table: TableName,
+        /// The column.
+        column: String,
+    },
+    /// A column is asked for that the table does not have here, or that is not published.
+    #[error("column \"{column}\" of table \"{table}\" does not exist or is not published")]
+    MissingColumn {
+        /// The table.
+        table: TableName,
+        /// The column.
+        column: String,
+    },
+}
+
+impl Refusal {
+    /// The actions at which the stream ends, where `published` would be sent. Publications that contradict each other
+    /// are an error at the source as soon as it looks at a change of the relation, whether that is published or not.
+    #[must_use]
+    pub const fn reach(&self, published: Actions) -> Actions {
+        match self {
+            Self::DifferentLists(_) | Self::DifferentGenerated(_) => Actions::ALL,
+            _ => published,
+        }
+    }
+
+    /// Whether PostgreSQL would refuse as well.
+    #[must_use]
+    pub const fn is_of_postgresql(&self) -> bool {
+        matches!(self, Self::DifferentLists(_) | Self::DifferentGenerated(_))
+    }
 }
 
 /// A part of a publication's definition that is not supported yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// A row filter on this table.
-    RowFilter(String),
-    /// A column list of this table.
-    ColumnList(String),
-    /// Partitioned tables published via their root.
-    PartitionRoot,
-    /// Stored generated columns.
-    GeneratedColumns,
+    RowFilter(TableName),
 }
 
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RowFilter(table) => write!(f, "has a row filter on table \"{table}\""),
-            Self::ColumnList(table) => write!(f, "has a column list for table \"{table}\""),
-            Self::PartitionRoot => f.write_str(
-                "publishes partitioned tables via their root (publish_via_partition_root)",
-            ),
-            Self::GeneratedColumns => {
-                f.write_str("publishes generated columns (publish_generated_columns)")
-            }
         }
     }
 }

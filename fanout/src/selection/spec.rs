@@ -34,9 +34,19 @@ pub struct SelectionSpec {
     pub publications: Publications,
     /// and of one of these tables; empty: of any.
     pub tables: Vec<TableName>,
+    /// Of these tables only these columns. A table that is not here: all that are published.
+    pub columns: Vec<(TableName, Vec<String>)>,
 }
 
 impl SelectionSpec {
+    /// The columns of a table of this name that are meant, if they were named.
+    #[must_use]
+    pub fn columns_of(&self, schema: &str, name: &str) -> Option<&[String]> {
+        let mut tables = self.columns.iter();
+        let found = tables.find(|(table, _)| table.schema == schema && table.name == name);
+        found.map(|(_, columns)| columns.as_slice())
+    }
+
     /// Whether a table of this name is meant, as far as tables were named.
     #[must_use]
     pub fn lists(&self, schema: &str, name: &str) -> bool {

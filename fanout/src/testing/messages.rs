@@ -24,6 +24,19 @@ pub(crate) fn name_of(table: u8, version: u8) -> String {
 
 /// A RELATION message with two columns.
 pub(crate) fn relation(table: u8, version: u8) -> Vec<u8> {
+    relation_with(
+        table,
+        version,
+        &[("id", 23, 1), (column(version), TYPE_OID, 0)],
+    )
+}
+
+/// The same under a list of the first column.
+pub(crate) fn relation_listed(table: u8, version: u8) -> Vec<u8> {
+    relation_with(table, version, &[("id", 23, 1)])
+}
+
+fn relation_with(table: u8, version: u8, columns: &[(&str, u32, u8)]) -> Vec<u8> {
     let mut out = vec![b'R'];
     out.extend_from_slice(&relation_oid(table).0.to_be_bytes());
     for text in [schema_of(table), name_of(table, version)] {
@@ -31,9 +44,9 @@ pub(crate) fn relation(table: u8, version: u8) -> Vec<u8> {
         out.push(0);
     }
     out.push(b'd');
-    out.extend_from_slice(&2_u16.to_be_bytes());
-    for (name, oid, flags) in [("id", 23, 1), (column(version), TYPE_OID, 0)] {
-        out.push(flags);
+    out.extend_from_slice(&u16::try_from(columns.len()).unwrap().to_be_bytes());
+    for (name, oid, flags) in columns {
+        out.push(*flags);
         out.extend_from_slice(name.as_bytes());
         out.push(0);
         out.extend_from_slice(&oid.to_be_bytes());
@@ -72,6 +85,12 @@ pub(crate) fn row(kind: RecordKind, table: u8, id: u32) -> Vec<u8> {
     out.extend_from_slice(text.as_bytes());
     out.push(if tag == b'U' { b'u' } else { b'n' });
     out
+}
+
+/// A row under a list of the first column.
+pub(crate) fn listed(row: &[u8]) -> Vec<u8> {
+    let (head, rest) = row.split_at(6);
+    [head, &1_u16.to_be_bytes(), &rest[2..rest.len() - 1]].concat()
 }
 
 pub(crate) fn truncate(tables: &[u8]) -> Vec<u8> {

@@ -209,7 +209,7 @@ struct Reader<'a> {
     versions: BTreeMap<u8, u8>,
     type_version: Option<u8>,
     /// Versions of relation and type that the subscriber was given last.
-    given: HashMap<u8, (u8, Option<u8>)>,
+    given: HashMap<u8, (u8, Option<u8>, bool)>,
 }
 
 impl Reader<'_> {
@@ -223,7 +223,12 @@ impl Reader<'_> {
                     ordinal += 1;
                     if sends && self.passes(*table, *kind) {
                         self.give(*table, &mut out);
-                        out.push((payload.clone(), number));
+                        let payload = if self.is_listed(*table) {
+                            pg::listed(payload)
+                        } else {
+                            payload.clone()
+                        };
+                        out.push((payload, number));
                     }
                 }
                 Done::Truncate(tables) => {
@@ -260,13 +265,34 @@ impl Reader<'_> {
 
     fn give(&mut self, table: u8, out: &mut Vec<Expected>) {
         let version = self.versions[&table];
-        let now = (version, self.type_version);
+        if self.is_listed(table) {
+            // What is left does not show the second column's name.
+            let now = (if version == 2 { 2 } else { 0 }, None, true);
+            if self.given.insert(table, now) != Some(now) {
+                out.push((pg::relation_listed(table, version), 0));
+            }
+            return;
+        }
+        let now = (version, self.type_version, false);
         if self.given.insert(table, now) != Some(now) {
             if let Some(version) = self.type_version {
                 out.push((pg::named_type(version), 0));
             }
             out.push((pg::relation(table, version), 0));
         }
+    }
+
+    /// Whether the first column alone is published.
+    fn is_listed(&self, table: u8) -> bool {
+        let Publications::Named(names) = &self.spec.publications else {
+            return false;
+        };
+        let named = self
+            .publications
+            .iter()
+            .filter(|one| names.contains(&one.name));
+        let mut tables = named.flat_map(|one| &one.tables);
+        tables.any(|one| one.relation == pg::relation_oid(table) && one.columns.is_some())
     }
 
     fn passes(&self, table: u8, kind: RecordKind) -> bool {

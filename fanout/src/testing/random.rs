@@ -70,8 +70,7 @@ fn publication(name: &str, actions: PublicationActions, tables: &[u8]) -> Public
         relation: relation_oid(*table),
         schema: schema_of(*table),
         name: name_of(*table, 0),
-        columns: None,
-        row_filter: None,
+        ..PublicationTable::default()
     });
     Publication {
         name: name.to_owned(),
@@ -96,7 +95,10 @@ pub(crate) fn publication_states() -> Vec<Vec<Publication>> {
         schemas: vec!["s1".to_owned()],
         ..publication("b", all, &[])
     };
+    let mut listing = publication("a", all, &[0, 2]);
+    listing.tables[0].columns = Some(vec!["id".to_owned()]);
     vec![
+        vec![listing.clone(), publication("b", all, &[1])],
         vec![everything.clone(), publication("b", all, &[1])],
         vec![publication("a", all, &[0, 2]), in_schema],
         vec![
@@ -104,6 +106,7 @@ pub(crate) fn publication_states() -> Vec<Vec<Publication>> {
             publication("b", all, &[3]),
         ],
         vec![everything],
+        vec![listing],
         vec![],
     ]
 }
@@ -125,5 +128,6 @@ pub(crate) fn selection() -> impl Strategy<Value = SelectionSpec> {
                 name: name_of(table, 0),
             })
             .collect(),
+        ..SelectionSpec::default()
     })
 }

@@ -15,14 +15,18 @@
 //! to an empty catalog they give it back.
 
 mod codec;
+mod described;
 mod parameters;
 mod publication;
 mod relation;
+mod state;
 mod version;
 
+pub use described::{Attribute, Collation, DatabaseFacts, DescribedRelation, Generated};
 pub use parameters::ServerParameters;
 pub use publication::{
-    Publication, PublicationActions, PublicationTable, decode_publications, encode_publications,
+    Publication, PublicationActions, PublicationTable, RowFilterText, encode_publications,
 };
 pub use relation::{ColumnSchema, RelationSchema, TypeName};
+pub use state::PublicationState;
 pub use version::{Catalog, CatalogError};

@@ -32,7 +32,8 @@ impl PublicationActions {
     };
 }
 
-/// A relation that a publication publishes, with leaves of partitioned tables in their parents' place.
+/// A relation that a publication names, or one that it publishes and that can't be told by its schema's name: a leaf
+/// of a partitioned table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublicationTable {
     /// The relation.
@@ -43,8 +44,22 @@ pub struct PublicationTable {
     pub name: String,
     /// The column list, if there is one.
     pub columns: Option<Vec<String>>,
-    /// The row filter's text, if there is one.
-    pub row_filter: Option<String>,
+    /// The row filter, if there is one.
+    pub row_filter: Option<RowFilterText>,
+    /// Whether it is a partitioned table, of which no rows come.
+    pub partitioned: bool,
+    /// Whether it is published only through an ancestor or its schema, not named itself.
+    pub implied: bool,
+}
+
+/// A row filter as the source has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowFilterText {
+    /// As SQL, for people.
+    pub sql: String,
+    /// As `pg_node_tree`, in which functions, operators, types and collations are OIDs, columns are attribute numbers and
+    /// constants are the bytes of their datums in the source server's memory.
+    pub tree: String,
 }
 
 /// A publication of the source and what it publishes.
@@ -83,9 +98,13 @@ const KNOWN_FLAGS: u32 = (1 << 8) - 1;
 
 const HAS_COLUMNS: u8 = 1;
 const HAS_ROW_FILTER: u8 = 1 << 1;
+const HAS_TREE: u8 = 1 << 2;
+const PARTITIONED: u8 = 1 << 3;
+const IMPLIED: u8 = 1 << 4;
+const KNOWN_TABLE_FLAGS: u8 = (1 << 5) - 1;
 
 /// Least size of a publication: oid, flags, three lengths.
-const PUBLICATION_MIN: usize = 20;
+pub(super) const PUBLICATION_MIN: usize = 20;
 /// Least size of a table: oid, two lengths, flags.
 const TABLE_MIN: usize = 13;
 
@@ -106,7 +125,7 @@ impl Publication {
         .sum()
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.oid.0.to_le_bytes());
         out.extend_from_slice(&self.flags().to_le_bytes());
         codec::put_str(out, &self.name);
@@ -114,7 +133,7 @@ impl Publication {
         codec::put_list(out, &self.tables, |out, table| table.encode(out));
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+    pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
         let oid = Oid(codec::take_u32(reader, "publication oid")?);
         let flags = codec::take_u32(reader, "publication flags")?;
         if flags & !KNOWN_FLAGS != 0 {
@@ -152,15 +171,30 @@ impl PublicationTable {
         out.extend_from_slice(&self.relation.0.to_le_bytes());
         codec::put_str(out, &self.schema);
         codec::put_str(out, &self.name);
-        let columns = self.columns.as_ref().map_or(0, |_| HAS_COLUMNS);
-        let filter = self.row_filter.as_ref().map_or(0, |_| HAS_ROW_FILTER);
-        out.push(columns | filter);
+        out.push(self.flags());
         if let Some(columns) = &self.columns {
             codec::put_list(out, columns, |out, name| codec::put_str(out, name));
         }
         if let Some(filter) = &self.row_filter {
-            codec::put_str(out, filter);
+            codec::put_str(out, &filter.sql);
+            if !filter.tree.is_empty() {
+                codec::put_str(out, &filter.tree);
+            }
         }
+    }
+
+    fn flags(&self) -> u8 {
+        let filter = self.row_filter.as_ref();
+        [
+            (self.columns.is_some(), HAS_COLUMNS),
+            (filter.is_some(), HAS_ROW_FILTER),
+            (filter.is_some_and(|one| !one.tree.is_empty()), HAS_TREE),
+            (self.partitioned, PARTITIONED),
+            (self.implied, IMPLIED),
+        ]
+        .into_iter()
+        .filter_map(|(set, flag)| set.then_some(flag))
+        .sum()
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
@@ -168,7 +202,8 @@ impl PublicationTable {
         let schema = codec::take_str(reader, "published relation's schema")?;
         let name = codec::take_str(reader, "published relation's name")?;
         let flags = reader.u8("published relation's flags")?;
-        if flags & !(HAS_COLUMNS | HAS_ROW_FILTER) != 0 {
+        let tree_alone = flags & HAS_TREE != 0 && flags & HAS_ROW_FILTER == 0;
+        if flags & !KNOWN_TABLE_FLAGS != 0 || tree_alone {
             return Err(reader.invalid("published relation's flags", flags));
         }
         let columns = (flags & HAS_COLUMNS != 0)
@@ -179,7 +214,7 @@ impl PublicationTable {
             })
             .transpose()?;
         let row_filter = (flags & HAS_ROW_FILTER != 0)
-            .then(|| codec::take_str(reader, "row filter"))
+            .then(|| RowFilterText::take(reader, flags & HAS_TREE != 0))
             .transpose()?;
         Ok(Self {
             relation,
@@ -187,28 +222,30 @@ impl PublicationTable {
             name,
             columns,
             row_filter,
+            partitioned: flags & PARTITIONED != 0,
+            implied: flags & IMPLIED != 0,
         })
     }
 }
 
-/// Appends the payload of a publications record: all publications, in the given order.
+impl RowFilterText {
+    fn take(reader: &mut Reader<'_>, has_tree: bool) -> Result<Self, ReadError> {
+        Ok(Self {
+            sql: codec::take_str(reader, "row filter")?,
+            tree: if has_tree {
+                codec::take_str(reader, "row filter's tree")?
+            } else {
+                String::new()
+            },
+        })
+    }
+}
+
+/// Appends the payload of a publications record of publications alone, in the given order.
 pub fn encode_publications(publications: &[Publication], out: &mut Vec<u8>) {
     codec::put_list(out, publications, |out, publication| {
         publication.encode(out);
     });
-}
-
-/// The inverse of [`encode_publications`].
-pub fn decode_publications(payload: &[u8]) -> Result<Vec<Publication>, ReadError> {
-    let mut reader = Reader::new(payload);
-    let publications = codec::take_list(
-        &mut reader,
-        "publication count",
-        PUBLICATION_MIN,
-        Publication::take,
-    )?;
-    reader.finish("publications")?;
-    Ok(publications)
 }
 
 #[cfg(test)]
@@ -216,6 +253,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::catalog::PublicationState;
 
     fn table() -> impl Strategy<Value = PublicationTable> {
         (
@@ -223,15 +261,20 @@ mod tests {
             ".{0,8}",
             ".{0,8}",
             prop::option::of(prop::collection::vec(".{0,5}", 0..4)),
-            prop::option::of(".{0,12}"),
+            prop::option::of((".{0,12}", ".{0,12}")),
+            any::<[bool; 2]>(),
         )
             .prop_map(
-                |(oid, schema, name, columns, row_filter)| PublicationTable {
-                    relation: Oid(oid),
-                    schema,
-                    name,
-                    columns,
-                    row_filter,
+                |(oid, schema, name, columns, row_filter, [partitioned, implied])| {
+                    PublicationTable {
+                        relation: Oid(oid),
+                        schema,
+                        name,
+                        columns,
+                        row_filter: row_filter.map(|(sql, tree)| RowFilterText { sql, tree }),
+                        partitioned,
+                        implied,
+                    }
                 },
             )
     }
@@ -279,15 +322,16 @@ mod tests {
         fn round_trips(publications in prop::collection::vec(publication(), 0..4)) {
             let mut bytes = Vec::new();
             encode_publications(&publications, &mut bytes);
-            prop_assert_eq!(decode_publications(&bytes).unwrap(), publications);
+            let decoded = PublicationState::decode(&bytes).unwrap();
+            prop_assert_eq!(&*decoded.publications, publications.as_slice());
             for end in 0..bytes.len() {
-                prop_assert!(decode_publications(&bytes[..end]).is_err());
+                prop_assert!(PublicationState::decode(&bytes[..end]).is_err());
             }
         }
 
         #[test]
         fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = decode_publications(&bytes);
+            let _ = PublicationState::decode(&bytes);
         }
     }
 }

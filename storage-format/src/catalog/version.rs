@@ -8,10 +8,7 @@ use pg_proto::Oid;
 use pg_proto::read::ReadError;
 
 use super::relation::peek_oid;
-use super::{
-    Publication, RelationSchema, ServerParameters, TypeName, decode_publications,
-    encode_publications,
-};
+use super::{Publication, PublicationState, RelationSchema, ServerParameters, TypeName};
 use crate::record::RecordKind;
 
 /// A record that should change the catalog can't be understood.
@@ -29,7 +26,7 @@ pub struct CatalogError {
 pub struct Catalog {
     relations: Arc<BTreeMap<Oid, Arc<RelationSchema>>>,
     types: Arc<BTreeMap<Oid, Arc<TypeName>>>,
-    publications: Arc<[Publication]>,
+    publications: Arc<PublicationState>,
     parameters: Arc<ServerParameters>,
 }
 
@@ -58,18 +55,23 @@ impl Catalog {
         &self.types
     }
 
-    /// The source's publications. `Arc::ptr_eq` of two versions' lists says whether any changed.
+    /// The source's publications.
     #[must_use]
-    pub const fn publications(&self) -> &Arc<[Publication]> {
+    pub fn publications(&self) -> &Arc<[Publication]> {
+        &self.publications.publications
+    }
+
+    /// The source's publications and what they depend on. `Arc::ptr_eq` of two versions' says whether any of it changed.
+    #[must_use]
+    pub const fn publication_state(&self) -> &Arc<PublicationState> {
         &self.publications
     }
 
     /// A publication by name.
     #[must_use]
     pub fn publication(&self, name: &str) -> Option<&Publication> {
-        self.publications
-            .iter()
-            .find(|publication| publication.name == name)
+        let mut publications = self.publications().iter();
+        publications.find(|publication| publication.name == name)
     }
 
     /// The source's parameters.
@@ -111,9 +113,10 @@ impl Catalog {
             .relations
             .values()
             .map(|relation| (RecordKind::Relation, relation.message.clone()));
-        let publications = (!self.publications.is_empty()).then(|| {
+        let stated = *self.publications != PublicationState::default();
+        let publications = stated.then(|| {
             let mut payload = Vec::new();
-            encode_publications(&self.publications, &mut payload);
+            self.publications.encode(&mut payload);
             (RecordKind::Publications, payload.into())
         });
         let parameters = (!self.parameters.is_empty()).then(|| {
@@ -147,9 +150,9 @@ impl Catalog {
     }
 
     fn apply_publications(&self, payload: &[u8]) -> Result<Option<Part>, ReadError> {
-        let publications = decode_publications(payload)?;
-        let same = publications.as_slice() == &*self.publications;
-        Ok((!same).then(|| Part::Publications(publications.into())))
+        let publications = PublicationState::decode(payload)?;
+        let same = publications == *self.publications;
+        Ok((!same).then(|| Part::Publications(Arc::new(publications))))
     }
 
     fn apply_parameters(&self, payload: &[u8]) -> Result<Option<Part>, ReadError> {
@@ -176,7 +179,7 @@ impl Catalog {
 enum Part {
     Relation(Arc<RelationSchema>),
     Type(Arc<TypeName>),
-    Publications(Arc<[Publication]>),
+    Publications(Arc<PublicationState>),
     Parameters(Arc<ServerParameters>),
 }
 
@@ -185,7 +188,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalog::PublicationActions;
+    use crate::catalog::{PublicationActions, encode_publications};
 
     fn relation(oid: u32, name: &str, columns: &[&str]) -> Vec<u8> {
         let mut out = vec![b'R'];

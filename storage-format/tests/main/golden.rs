@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 use storage_format::block::BlockBuilder;
 use storage_format::catalog::{
-    Publication, PublicationActions, PublicationTable, ServerParameters, encode_publications,
+    Publication, PublicationActions, PublicationTable, RowFilterText, ServerParameters,
+    encode_publications,
 };
 use storage_format::fs::RealFs;
 use storage_format::record::RecordKind;
@@ -43,7 +44,11 @@ fn catalog_records() -> [(RecordKind, Vec<u8>); 2] {
             schema: "public".to_owned(),
             name: "t".to_owned(),
             columns: Some(vec!["id".to_owned()]),
-            row_filter: Some("(id > 0)".to_owned()),
+            row_filter: Some(RowFilterText {
+                sql: "(id > 0)".to_owned(),
+                tree: String::new(),
+            }),
+            ..PublicationTable::default()
         }],
         ..Publication::default()
     };

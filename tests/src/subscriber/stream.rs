@@ -65,6 +65,19 @@ impl StreamClient {
 
     /// Receives until all that commits below `end` is here.
     pub async fn receive_until(&mut self, end: Lsn, deadline: Duration) -> Vec<Transaction> {
+        let (all, error) = self.receive_until_or_error(end, deadline).await;
+        match error {
+            None => all,
+            Some(error) => panic!("the stream failed: {error}"),
+        }
+    }
+
+    /// The same, or until the server ends the stream with an error.
+    pub async fn receive_until_or_error(
+        &mut self,
+        end: Lsn,
+        deadline: Duration,
+    ) -> (Vec<Transaction>, Option<SqlError>) {
         let started = Instant::now();
         let mut all = Vec::new();
         while self.promised < end && self.last_commit < end {
@@ -77,11 +90,11 @@ impl StreamClient {
             match tokio::time::timeout(ASK_EVERY, self.session.copy_data()).await {
                 Ok(Ok(Some(content))) => all.extend(self.take(&content).await),
                 Ok(Ok(None)) => panic!("the server ended the stream"),
-                Ok(Err(error)) => panic!("the stream failed: {error}"),
+                Ok(Err(error)) => return (all, Some(error)),
                 Err(_) => self.send_status(true).await,
             }
         }
-        all
+        (all, None)
     }
 
     /// Receives the error that the stream must end with, and no change before it.

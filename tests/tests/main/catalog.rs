@@ -4,7 +4,7 @@ use pg_proto::Lsn;
 use proto::v1::CatalogMode;
 use tests::scale::patience;
 use tests::subscriber::{GrpcSubscriber, Keep, from_lsn};
-use tests::{Cluster, Decant, wait_until};
+use tests::{Cluster, Decant, Session, wait_until};
 
 use super::stage::Stage;
 
@@ -147,11 +147,16 @@ async fn a_publication_made_later_is_known_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forged_message_changes_nothing() {
     let mut stage = Stage::new(15, 1, TABLES).await;
+    // The true state, before anything else.
+    stage.source.sql("select decant.emit_catalog()").await;
     let subscriber = subscribe(&mut stage);
-    let forged = format!("{}{{\"version\":1,\"publications\":[]}}", "0".repeat(64));
-    stage
-        .source
-        .sql(&format!(
+    stage.source.sql("create role mallory login").await;
+    let mut endpoint = stage.source.endpoint();
+    endpoint.user = "mallory".to_owned();
+    let mut mallory = Session::connect(&endpoint).await.unwrap();
+    let forged = format!("{}{{\"version\":2,\"publications\":[]}}", "0".repeat(64));
+    mallory
+        .run(&format!(
             "select pg_logical_emit_message(true, 'decant', '{forged}')"
         ))
         .await;

@@ -156,7 +156,10 @@ async fn compare(major: u32) {
 
 /// A transaction's messages without schema and without Decant's own messages, and the schema in force at each
 /// change. Nothing left: no transaction.
-fn essence(transaction: Transaction, known: &mut HashMap<Oid, Bytes>) -> Option<Essence> {
+pub(crate) fn essence(
+    transaction: Transaction,
+    known: &mut HashMap<Oid, Bytes>,
+) -> Option<Essence> {
     let mut schemas = Vec::new();
     for (_, payload) in &transaction.messages {
         match decode(payload, Framing::Plain).unwrap() {
@@ -188,9 +191,9 @@ fn is_of_decant(payload: &[u8]) -> bool {
     }
 }
 
-type Essence = (Transaction, Vec<Bytes>);
+pub(crate) type Essence = (Transaction, Vec<Bytes>);
 
-fn assert_same(what: &str, native: &[Essence], fanout: &[Essence]) {
+pub(crate) fn assert_same(what: &str, native: &[Essence], fanout: &[Essence]) {
     for (number, (native, fanout)) in native.iter().zip(fanout).enumerate() {
         assert_eq!(
             native.1, fanout.1,

@@ -84,8 +84,9 @@ fn brief(publications: &Value) -> String {
         )
     };
     let publication = |publication: &Value| {
-        let tables = publication["tables"].as_array().unwrap();
-        let tables: Vec<String> = tables.iter().map(table).collect();
+        let tables = publication["tables"].as_array().unwrap().iter();
+        let rows = tables.filter(|table| table["partitioned"] == false);
+        let tables: Vec<String> = rows.map(table).collect();
         let rooted = if publication["has_partitioned_root"] == true {
             "!"
         } else {

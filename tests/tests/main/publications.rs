@@ -1,6 +1,7 @@
 //! Who gets what: publications of all tables, of some tables, of schemas, several of them, their actions.
 
 use pg_proto::Lsn;
+use proto::v1::TableColumns;
 use tests::scale::patience;
 use tests::subscriber::{GrpcSubscriber, Keep, PostgresSubscriber, StreamClient, from_lsn, tables};
 
@@ -103,6 +104,44 @@ async fn tables_and_publications_over_grpc() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn columns_over_grpc() {
+    let definitions = "
+        create table a (id int primary key, v text, secret text);
+        create publication without_secret for table a (id, v)";
+    let mut stage = Stage::new(15, 1, definitions).await;
+    let url = stage.decant.fanout(0).grpc_url();
+    stage.source.sql("insert into a values (1, 'v', 's')").await;
+    let end = stage.settle().await;
+    let v = Some("v".to_owned());
+    let cases: [(&[&str], &[&str], _); 3] = [
+        (&["v"], &[], Ok(vec![vec![v.clone()]])),
+        (&["v"], &["without_secret"], Ok(vec![vec![v]])),
+        (&["id", "secret"], &["without_secret"], Err("secret")),
+    ];
+    for (columns, publications, expected) in cases {
+        let mut request = from_lsn(Lsn::INVALID);
+        request.publications = publications.iter().map(|name| (*name).to_owned()).collect();
+        request.columns = vec![TableColumns {
+            table: tables(&["a"]).pop(),
+            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        }];
+        let subscriber = GrpcSubscriber::start(url.clone(), request, Keep::Rows);
+        match expected {
+            Ok(rows) => {
+                subscriber.wait_for(end, patience()).await;
+                let received = subscriber.stop().await;
+                assert_eq!(received.error, None);
+                assert_eq!(received.model.rows("public.a"), rows);
+            }
+            Err(column) => {
+                let error = subscriber.wait_for_error(patience()).await;
+                tests::expect::assert_mentions(&error, &[column, "public.a"]);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_publication_is_an_error() {
     let mut stage = Stage::new(15, 1, TABLES).await;
     let endpoint = stage.decant.fanout(0).endpoint();
@@ -135,8 +174,7 @@ async fn an_unknown_publication_is_an_error() {
 async fn what_is_not_supported_yet_is_refused_by_name() {
     let filters = "
         create table t (id int primary key, v text);
-        create publication filtered for table t where (id > 5);
-        create publication some_columns for table t (id)";
+        create publication filtered for table t where (id > 5)";
     let mut stage = Stage::new(15, 1, filters).await;
     let endpoint = stage.decant.fanout(0).endpoint();
     let mut session = tests::Session::connect_for_replication(&endpoint)
@@ -145,7 +183,7 @@ async fn what_is_not_supported_yet_is_refused_by_name() {
     session
         .run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput (SNAPSHOT 'nothing')")
         .await;
-    for publication in ["filtered", "some_columns"] {
+    for publication in ["filtered"] {
         let options = format!("proto_version '1', publication_names '{publication}'");
         let client = StreamClient::start(&endpoint, "s", Lsn::INVALID, &options).await;
         // At the latest with the first change: rows are never sent that should have been filtered.

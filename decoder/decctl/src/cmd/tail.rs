@@ -68,6 +68,7 @@ fn request(args: &TailArgs) -> Result<SubscribeRequest, Error> {
             end_lsn: args.until.map_or(0, |lsn| lsn.0),
             ..Default::default()
         }),
+        ..Default::default()
     })
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use pg_proto::pgoutput::{self, Begin, LogicalMessage, Message, StreamCommit, tag};
 use pg_proto::{Lsn, PgTimestamp, Xid};
-use storage_format::catalog::Publication;
+use storage_format::catalog::PublicationState;
 use storage_format::record::RecordKind;
 
 use super::error::StreamError;
@@ -315,7 +315,7 @@ impl Assembler {
         &self,
         message: &LogicalMessage<'_>,
         xid: Option<Xid>,
-    ) -> Option<Vec<Publication>> {
+    ) -> Option<Arc<PublicationState>> {
         let xid = xid.filter(|_| message.transactional);
         match self
             .recogniser

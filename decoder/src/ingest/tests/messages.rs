@@ -7,7 +7,7 @@ use pg_proto::pgoutput::{
     StreamAbort, StreamCommit, StreamStart, Truncate, Tuple, encode,
 };
 use pg_proto::{Lsn, Oid, PgTimestamp, Reader, Xid};
-use storage_format::catalog::Publication;
+use storage_format::catalog::PublicationState;
 
 use crate::catalog::{CatalogMessage, Recogniser, Secret};
 use crate::ingest::assembler::Assembler;
@@ -114,7 +114,7 @@ pub(super) fn prefixed(
 
 /// What Decant itself would write in transaction `xid`.
 pub(super) fn catalog_content(xid: u64) -> String {
-    CatalogMessage::write(xid, &[], &Secret::new(SECRET)).unwrap()
+    CatalogMessage::write(xid, &PublicationState::default(), &Secret::new(SECRET)).unwrap()
 }
 
 pub(super) fn stream_start(xid: u32, first_segment: bool) -> Vec<u8> {
@@ -224,8 +224,12 @@ impl Sink for Told {
         self.note(format!("{:?}{}", record.kind, at(place)))
     }
 
-    fn publications(&mut self, place: Place, all: &[Publication]) -> Result<(), StreamError> {
-        self.note(format!("{} publications{}", all.len(), at(place)))
+    fn publications(&mut self, place: Place, state: &PublicationState) -> Result<(), StreamError> {
+        self.note(format!(
+            "{} publications{}",
+            state.publications.len(),
+            at(place)
+        ))
     }
 
     fn commit(&mut self, commit: &Commit, _: &Incoming<'_>) -> Result<(), StreamError> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pg_proto::Lsn;
 use pg_proto::read::ReadError;
 use proto::v1::event::Kind;
@@ -19,6 +19,9 @@ pub(super) const DEFAULT_BATCH_BYTES: u32 = 64 << 10;
 /// and a row of nothing but nulls is four times as long as in the log.
 pub(super) const BATCH_BYTES_MAX: u32 = 512 << 10;
 
+/// Memory that is taken at once for rewritten rows, in bytes.
+const REWRITTEN_BYTES: usize = 64 << 10;
+
 /// Turns records into events and gathers them. A batch is closed at its size, also inside a transaction, and when
 /// there is nothing more for now.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub(super) struct Batcher {
     part: Option<TransactionPart>,
     bytes: usize,
     error: Option<ReadError>,
+    /// Memory of rewritten rows, which batches hold slices of.
+    rewritten: BytesMut,
 }
 
 impl Batcher {
@@ -48,6 +53,7 @@ impl Batcher {
             part: None,
             bytes: 0,
             error: None,
+            rewritten: BytesMut::new(),
         }
     }
 
@@ -158,6 +164,22 @@ impl Output for Batcher {
             lsn: start_lsn(&made.frame),
             ordinal: made.ordinal,
         });
+    }
+
+    fn rewritten(&mut self, block: &Block, kind: RecordKind, ordinal: u64, frame: &[u8]) {
+        if self.rewritten.capacity() < frame.len() {
+            self.rewritten.reserve(frame.len().max(REWRITTEN_BYTES));
+        }
+        self.rewritten.extend_from_slice(frame);
+        let frame = self.rewritten.split().freeze();
+        self.made(
+            block,
+            Made {
+                kind,
+                ordinal,
+                frame,
+            },
+        );
     }
 
     fn end_block(&mut self, _block: &Block) {}

@@ -1,8 +1,8 @@
 //! What a Subscribe request asks for.
 
 use pg_proto::{Lsn, PgTimestamp};
-use proto::v1::SubscribeRequest;
 use proto::v1::subscribe_request::Start;
+use proto::v1::{SubscribeRequest, TableColumns};
 use tonic::Status;
 
 use crate::emit::{EmitOptions, MissingPublication};
@@ -45,6 +45,7 @@ impl TryFrom<SubscribeRequest> for Wanted {
             let message = format!("\"{table}\" names no table: give schema and name");
             return Err(Status::invalid_argument(message));
         }
+        let columns = columns(request.columns)?;
         let publications = if request.publications.is_empty() {
             Publications::Everything
         } else {
@@ -56,6 +57,7 @@ impl TryFrom<SubscribeRequest> for Wanted {
             selection: SelectionSpec {
                 publications,
                 tables,
+                columns,
             },
             emit: EmitOptions {
                 start: Lsn::INVALID,
@@ -68,6 +70,31 @@ impl TryFrom<SubscribeRequest> for Wanted {
             raw: options.raw,
         })
     }
+}
+
+fn columns(wanted: Vec<TableColumns>) -> Result<Vec<(TableName, Vec<String>)>, Status> {
+    let names: usize = wanted.iter().map(|one| one.columns.len().max(1)).sum();
+    if names > NAMES_MAX {
+        let message = format!("more than {NAMES_MAX} columns");
+        return Err(Status::invalid_argument(message));
+    }
+    let mut columns: Vec<(TableName, Vec<String>)> = Vec::with_capacity(wanted.len());
+    for one in wanted {
+        let table = TableName::from(one.table.unwrap_or_default());
+        let problem = if table.name.is_empty() {
+            "names no table: give schema and name"
+        } else if one.columns.is_empty() {
+            "has a list of no columns"
+        } else if columns.iter().any(|(known, _)| *known == table) {
+            "has two lists of columns"
+        } else {
+            columns.push((table, one.columns));
+            continue;
+        };
+        let message = format!("\"{table}\" {problem}");
+        return Err(Status::invalid_argument(message));
+    }
+    Ok(columns)
 }
 
 fn start(start: Option<Start>) -> Result<From, Status> {

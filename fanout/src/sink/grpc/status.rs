@@ -17,7 +17,10 @@ impl From<StreamError> for Status {
                 out_of_range(message, oldest, newest)
             }
             StreamError::UnknownPublication { .. } => Self::not_found(message),
-            StreamError::Unsupported(_) => Self::unimplemented(message),
+            StreamError::Refused(refusal) if refusal.is_of_postgresql() => {
+                Self::failed_precondition(message)
+            }
+            StreamError::Refused(_) => Self::unimplemented(message),
             // Another attempt helps only if nothing is damaged.
             StreamError::Log(_) if !is_damage => Self::internal(message),
             StreamError::Log(_)

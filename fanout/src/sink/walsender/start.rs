@@ -166,7 +166,7 @@ impl Session<'_> {
         self.require_publications(slot, &options, start).await?;
         let selection = SelectionSpec {
             publications: Publications::Named(options.publications.clone()),
-            tables: Vec::new(),
+            ..SelectionSpec::default()
         };
         let stream_options = StreamOptions {
             selection: selection.clone(),

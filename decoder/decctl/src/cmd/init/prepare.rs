@@ -24,7 +24,7 @@ pub(super) async fn run(
     findings: &mut Findings,
 ) -> Result<(), Error> {
     if !facts.publication_exists {
-        publication(source, config, args, findings).await?;
+        publication(source, config, args, facts, findings).await?;
     }
     if facts.superuser && !args.no_event_triggers && !facts.in_recovery {
         triggers(source, args, facts, findings).await?;
@@ -39,6 +39,7 @@ async fn publication(
     source: &mut Source,
     config: &Config,
     args: &InitArgs,
+    facts: &Facts,
     findings: &mut Findings,
 ) -> Result<(), Error> {
     let scope = if args.tables.is_empty() {
@@ -50,16 +51,22 @@ async fn publication(
         )
     };
     let name = &config.source.publication;
+    // Without them no subscriber's publication could have them.
+    let options = if facts.version < 180_000 {
+        ""
+    } else {
+        " WITH (publish_generated_columns = stored)"
+    };
     source
         .execute(&format!(
-            "CREATE PUBLICATION {} FOR {scope}",
+            "CREATE PUBLICATION {} FOR {scope}{options}",
             identifier(name)
         ))
         .await?;
     findings.note(
         "publication",
         Outcome::Done,
-        format!("created {name} FOR {scope}"),
+        format!("created {name} FOR {scope}{options}"),
     )
 }
 
