@@ -130,8 +130,10 @@ impl StreamError {
             Self::NotKept { .. } | Self::NotReached { .. } => "55000",
             Self::UnknownPublication { .. } => "42704",
             Self::Refused(_) => "0A000",
-            Self::Log(_) => "58030",
-            Self::Catalog(_) | Self::Unreadable { .. } | Self::Broken { .. } => "XX001",
+            Self::Log(error) if !error.is_damage() => "58030",
+            Self::Log(_) | Self::Catalog(_) | Self::Unreadable { .. } | Self::Broken { .. } => {
+                "XX001"
+            }
             Self::ShuttingDown => "57P01",
         }
     }

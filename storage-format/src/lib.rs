@@ -83,6 +83,7 @@ pub mod record;
 pub mod seal;
 pub mod segment;
 pub mod staging;
+pub mod verify;
 mod version;
 pub mod watermark;
 pub mod write;

@@ -24,6 +24,9 @@ mod staged;
 #[path = "main/support.rs"]
 #[cfg(test)]
 mod support;
+#[path = "main/verify.rs"]
+#[cfg(test)]
+mod verify;
 #[path = "main/writing.rs"]
 #[cfg(test)]
 mod writing;

@@ -34,4 +34,5 @@ mod main {
     mod subscription_conflict;
     mod subscription_life;
     mod subscription_options;
+    mod verify;
 }

@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Slot(SlotCommand),
     /// Deletes the segments that nobody needs any more
     Gc(GcArgs),
+    /// Checks the log's files, also beside a running decoder; can repair them and set damage aside
+    Verify(VerifyArgs),
 }
 
 /// A choice of output.
@@ -159,6 +161,37 @@ pub(crate) struct GcArgs {
     /// Only says what would go and why the rest stays
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// The log directory, if not that of the configuration
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Makes indexes anew and removes leftovers first (no decoder may run)
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Moves damaged segments aside first and writes a gap in their place (no decoder may run)
+    #[arg(long)]
+    pub(crate) quarantine: bool,
+    /// Takes off the log's end what ends behind this position first, after a fork (no decoder may run)
+    #[arg(long, value_name = "LSN", conflicts_with = "quarantine")]
+    pub(crate) quarantine_from: Option<Lsn>,
+    /// Writes a gap at the log's end up to this position first: what lies before it will never come (no decoder may
+    /// run)
+    #[arg(long, value_name = "LSN", conflicts_with_all = ["quarantine", "quarantine_from"])]
+    pub(crate) gap_to: Option<Lsn>,
+    /// Compares a table of the source with what the log's changes make of it, and does nothing else
+    #[arg(long, requires = "table", conflicts_with_all = ["repair", "quarantine", "quarantine_from", "gap_to"])]
+    pub(crate) against_source: bool,
+    /// The table for --against-source
+    #[arg(long, value_name = "SCHEMA.TABLE", requires = "against_source")]
+    pub(crate) table: Option<String>,
+    /// Looks at changes from this position on only; else from the oldest kept
+    #[arg(long, value_name = "LSN", requires = "against_source")]
+    pub(crate) from: Option<Lsn>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

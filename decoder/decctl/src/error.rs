@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pg_proto::Lsn;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -72,6 +74,39 @@ pub(crate) enum Error {
     /// The position asked for is not in the log.
     #[error(transparent)]
     Seek(#[from] storage_format::log::SeekError),
+    /// Something is wrong with the log; the findings were printed.
+    #[error("{findings} things are wrong with the log: {advice}")]
+    Unsound {
+        /// How many.
+        findings: usize,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A table is not what the log says; the differences were printed.
+    #[error("{differences} differences between the table and the log")]
+    Differs {
+        /// How many.
+        differences: u64,
+    },
+    /// A table can't be compared with the log.
+    #[error("the table can't be compared with the log: {0}")]
+    Uncheckable(&'static str),
+    /// The log does not come as far as a snapshot of the source.
+    #[error("the log ends at {head} and does not reach {wanted}; is the decoder running?")]
+    NotReached {
+        /// The position that is needed.
+        wanted: Lsn,
+        /// The log's end.
+        head: Lsn,
+    },
+    /// The source's answer makes no sense.
+    #[error("the source answered {question} with \"{found}\"")]
+    Answer {
+        /// What was asked.
+        question: &'static str,
+        /// What came.
+        found: String,
+    },
     /// A name is not of the form `schema.table`.
     #[error("\"{0}\" is not of the form schema.table")]
     TableName(String),

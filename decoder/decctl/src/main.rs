@@ -1,7 +1,7 @@
 //! `decctl`: the operator's command line.
 //!
 //! Data goes to standard output, everything else to standard error. Exit status: 0, 1 (failed), 2 (usage).
-//! Offline commands (`segments`, `dump`) read the log directory; the others ask the decoder or a fanout over gRPC, and
+//! Offline commands (`segments`, `dump`, `verify`) read the log directory; the others ask the decoder or a fanout over gRPC, and
 //! `init` talks to the source database.
 
 mod cli;

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use pg_proto::{Lsn, Oid};
 
 use super::decompress::decompress;
-use super::{BlockHeader, Codec, DecodedHeader, ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};
+use super::{
+    BlockHeader, Codec, DecodedHeader, ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION, Sections,
+};
 use crate::checksum::crc32;
 use crate::codec::index;
 use crate::error::Damage;
@@ -144,6 +146,13 @@ impl Block {
     #[must_use]
     pub fn weight(&self) -> usize {
         size_of::<Self>() + self.relations.len() * 4 + self.header.raw_len()
+    }
+
+    /// The first `entries` records.
+    pub(crate) fn leading(&self, entries: usize) -> Sections<'_> {
+        let end = (entries * ENTRY_LEN).min(self.entries.len());
+        let entries = self.entries.get(..end).unwrap_or_default();
+        Sections::of_parts([entries, &self.frames, &self.aux])
     }
 
     fn check_entries(&self) -> Result<(), Damage> {

@@ -21,6 +21,12 @@ pub trait Fs: fmt::Debug + Send + Sync {
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn FsFile>>;
 
+    /// Opens an existing file for reading only.
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn FsFile>>;
+
+    /// Gives a file a second name; fails if that is taken.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Opens or creates `path` and locks it for this process until the file is dropped; `None` if another
     /// one holds it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn FsFile>>>;

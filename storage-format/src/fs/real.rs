@@ -34,6 +34,14 @@ impl Fs for RealFs {
         Ok(Box::new(RealFile(options().open(path)?)))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn FsFile>> {
+        Ok(Box::new(RealFile(File::open(path)?)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn FsFile>>> {
         let file = options().create(true).truncate(false).open(path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

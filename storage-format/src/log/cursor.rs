@@ -31,6 +31,8 @@ pub struct Cursor {
     /// Whether the last block ended inside a transaction.
     pub(super) inside: bool,
     pub(super) epoch: u64,
+    /// The cut of the log that was in force when it was made.
+    pub(super) cut: u64,
     pub(super) relations: Vec<Oid>,
 }
 
@@ -101,6 +103,7 @@ impl Cursor {
         if !self.follow_epoch()? {
             return Ok(Step::Head);
         }
+        let fence = self.follow_history()?;
         let mut limit = self.log.limit(&self.place.segment);
         for _ in 0..blocks_max.max(1) {
             self.catalog = Arc::clone(&self.following);
@@ -108,6 +111,9 @@ impl Cursor {
                 return Ok(Step::Head);
             }
             let met = self.meet(limit, wanted)?;
+            if fence.is_some_and(|fence| goes_behind(&met.header, fence)) {
+                return Ok(Step::Head);
+            }
             match met.header.kind {
                 BlockKind::SegmentEnd | BlockKind::Footer => {
                     if !self.cross(met.header.end_lsn)? {
@@ -236,6 +242,34 @@ impl Cursor {
         ReadError::Gap { from, to }
     }
 
+    /// The source may have another history from a position on. Returns the position behind which nothing may be
+    /// returned as long as nobody has decided what to do. After the log was cut off, a cursor before that place goes
+    /// on in the files of now, and one that was past it ends.
+    fn follow_history(&mut self) -> Result<Option<Lsn>, ReadError> {
+        let fence = self.log.fence();
+        let position = self.position();
+        if let Some(fork) = fence.filter(|fence| position > *fence) {
+            return Err(ReadError::Forked { fork, position });
+        }
+        match self.log.cut() {
+            Some((fork, cut)) if cut != self.cut => {
+                if position > fork || self.inside {
+                    return Err(ReadError::Forked { fork, position });
+                }
+                self.log.follow_cut(cut);
+                match self.log.cursor_at(position) {
+                    Ok(again) => *self = again,
+                    Err(SeekError::Read(error)) => return Err(error),
+                    Err(SeekError::Ahead { .. } | SeekError::NotKept { .. }) => {
+                        return Err(ReadError::Forked { fork, position });
+                    }
+                }
+                Ok(fence)
+            }
+            _ => Ok(fence),
+        }
+    }
+
     /// A decoder that was started anew may have lost what was written and not durable, and will write it again,
     /// perhaps in other blocks. So the place is looked up again by position. False if the log has not come that
     /// far again.
@@ -293,6 +327,18 @@ impl Place {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether a block has anything, or the beginning of anything, that ends behind `lsn`.
+fn goes_behind(header: &BlockHeader, lsn: Lsn) -> bool {
+    match header.kind {
+        BlockKind::Data => {
+            header.end_lsn > lsn
+                || (header.flags.contains(BlockFlags::OPEN_END) && header.last_commit_lsn >= lsn)
+        }
+        BlockKind::Progress | BlockKind::Gap => header.end_lsn > lsn,
+        BlockKind::Snapshot | BlockKind::SegmentEnd | BlockKind::Footer => false,
     }
 }
 

@@ -42,6 +42,17 @@ pub enum ReadError {
         /// Where the log goes on.
         to: Lsn,
     },
+    /// The source's history is another one from a position on that was passed already.
+    #[error(
+        "the source has another history from {fork} on: what was read of this log up to {position} is not all part of \
+         it. Copy the tables anew, then start at the log's end"
+    )]
+    Forked {
+        /// Up to where both histories are the same.
+        fork: Lsn,
+        /// How far was read.
+        position: Lsn,
+    },
 }
 
 impl ReadError {
@@ -51,6 +62,7 @@ impl ReadError {
         matches!(
             self,
             Self::Gap { .. }
+                | Self::Forked { .. }
                 | Self::Format(
                     FormatError::Damaged { .. }
                         | FormatError::MissingSegment { .. }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use pg_proto::PgTimestamp;
+use pg_proto::{Lsn, PgTimestamp};
 
 use super::catalogs::Catalogs;
 use super::segment::Segment;
@@ -40,6 +40,8 @@ struct OpenSegments {
     newest_active: Option<Arc<Segment>>,
     /// The writer's epoch that was seen last.
     epoch: Option<u64>,
+    /// The cut that was seen last, as [`Log::cut`] numbers them.
+    cut: u64,
 }
 
 impl Log {
@@ -84,8 +86,9 @@ impl Log {
     pub fn head(&self) -> Head {
         let state = self.state();
         let point = self.served(&state);
+        let lsn = point.lsn;
         Head {
-            lsn: point.lsn,
+            lsn: self.fence().map_or(lsn, |fence| lsn.min(fence)),
             epoch: state.epoch,
             sequence: point.sequence,
             offset: point.offset,
@@ -98,6 +101,34 @@ impl Log {
     pub fn state(&self) -> WatermarkState {
         // The file was readable when the log was opened, and a publication never becomes unreadable.
         self.watermark.read().unwrap_or(self.first_state)
+    }
+
+    /// Nothing that ends behind this position is served: the source has another history there.
+    #[must_use]
+    pub fn fence(&self) -> Option<Lsn> {
+        self.watermark.fence()
+    }
+
+    /// Where the log was cut off last, and a number that grows with each time; `None` if it never was.
+    pub(super) fn cut(&self) -> Option<(Lsn, u64)> {
+        self.watermark.cut()
+    }
+
+    /// Files of these names may be others now: forgets all that is open, unless somebody did so since the cut.
+    pub(super) fn follow_cut(&self, cut: u64) {
+        let mut open = self.open.lock();
+        if open.cut >= cut {
+            return;
+        }
+        open.cut = cut;
+        open.newest_active = None;
+        let sequences: Vec<(u64, bool)> = open.files.drain().map(|(key, _)| key).collect();
+        drop(open);
+        for (sequence, sealed) in sequences {
+            self.cache.forget_file(sequence, sealed);
+        }
+        self.catalogs.clear();
+        self.times.lock().clear();
     }
 
     /// The positions that a cursor can start at. Lists the directory.

@@ -62,6 +62,7 @@ impl Log {
             catalog,
             inside: false,
             epoch,
+            cut: self.cut().map_or(0, |(_, cut)| cut),
             relations: Vec::new(),
         })
     }

@@ -23,7 +23,7 @@ use crate::segment::{
     SegmentName,
 };
 use digest::RecordDigest;
-use output::SealedOutput;
+pub(crate) use output::{SealedOutput, tally};
 use verify::verify;
 
 /// How to seal.
@@ -148,21 +148,30 @@ fn feed(
                 output.progress(block.header.end_lsn)?;
                 return Ok(offset);
             }
-            BlockKind::Progress => output.progress(block.header.end_lsn)?,
-            _ => with_records(window, &block, |relations, sections| {
-                digest.add(relations, sections)?;
-                Ok(())
-            })
-            .and_then(|()| feed_block(window, &block, output))?,
+            BlockKind::Data | BlockKind::Snapshot => {
+                with_records(window, &block, |relations, sections| {
+                    digest.add(relations, sections)
+                })?;
+                feed_one(window, &block, output)?;
+            }
+            _ => feed_one(window, &block, output)?,
         }
     }
 }
 
-fn feed_block(
+/// Gives one sound block of an active file to `output`.
+pub(crate) fn feed_one(
     window: &mut FileWindow<'_>,
     block: &FoundBlock,
     output: &mut SealedOutput<'_>,
 ) -> Result<(), FormatError> {
+    match block.header.kind {
+        BlockKind::Progress | BlockKind::SegmentEnd => {
+            return output.progress(block.header.end_lsn);
+        }
+        BlockKind::Gap => return output.gap(block.header.end_lsn),
+        BlockKind::Data | BlockKind::Snapshot | BlockKind::Footer => {}
+    }
     output.make_room(&block.header)?;
     with_records(window, block, |relations, sections| {
         output.absorb(&block.header, relations, sections)
@@ -193,18 +202,29 @@ fn with_records(
 }
 
 /// Index first: who sees the sealed file finds its index, too.
-fn publish(
+pub(crate) fn publish(
     fs: &dyn Fs,
     log: &Path,
     name: SegmentName,
     index: &[u8],
     temporary_segment: &Path,
 ) -> Result<(), FormatError> {
+    publish_index(fs, log, name, index)?;
+    let sealed = name.path(log, SegmentExtension::Sealed);
+    fs.rename(temporary_segment, &sealed)
+        .map_err(FormatError::io("rename", temporary_segment))?;
     let folder = SegmentName::folder(log);
-    let sync_folder = || {
-        fs.sync_dir(&folder)
-            .map_err(FormatError::io("fsync", &folder))
-    };
+    fs.sync_dir(&folder)
+        .map_err(FormatError::io("fsync", &folder))
+}
+
+/// Writes a segment's index under a temporary name and gives it its own.
+pub(crate) fn publish_index(
+    fs: &dyn Fs,
+    log: &Path,
+    name: SegmentName,
+    index: &[u8],
+) -> Result<(), FormatError> {
     let path = name.path(log, SegmentExtension::Index);
     let temporary_index = temporary(&path);
     remove_if_there(fs, &temporary_index)?;
@@ -214,11 +234,7 @@ fn publish(
     write_all_at(&*file, &mut [IoSlice::new(index)], 0)
         .and_then(|()| file.sync_all())
         .and_then(|()| fs.rename(&temporary_index, &path))
-        .map_err(FormatError::io("write", &temporary_index))?;
-    let sealed = name.path(log, SegmentExtension::Sealed);
-    fs.rename(temporary_segment, &sealed)
-        .map_err(FormatError::io("rename", temporary_segment))?;
-    sync_folder()
+        .map_err(FormatError::io("write", &temporary_index))
 }
 
 fn already_sealed(
@@ -233,7 +249,7 @@ fn already_sealed(
 }
 
 /// A name that no reader looks at and that the next start removes.
-fn temporary(path: &Path) -> PathBuf {
+pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(SegmentExtension::Temporary.as_str());

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use pg_proto::{Lsn, Oid};
 
 use super::SealOptions;
-use crate::block::{BlockBuilder, BlockFlags, BlockHeader, BlockKind, Codec, Placement, Sections};
+use crate::block::{
+    Block, BlockBuilder, BlockFlags, BlockHeader, BlockKind, Codec, Placement, Sections,
+};
 use crate::checksum::crc32;
 use crate::codec::stored_u32;
 use crate::error::{Damage, FormatError};
@@ -15,7 +17,7 @@ use crate::index::IndexBuilder;
 use crate::segment::{Footer, SEGMENT_HEADER_LEN, SegmentHeader};
 
 /// Merges blocks and appends them to a sealed file.
-pub(super) struct SealedOutput<'a> {
+pub(crate) struct SealedOutput<'a> {
     file: Box<dyn FsFile>,
     path: PathBuf,
     header: SegmentHeader,
@@ -35,16 +37,16 @@ pub(super) struct SealedOutput<'a> {
 }
 
 /// A sealed file that is complete and durable, under its temporary name.
-pub(super) struct Finished {
-    pub(super) file: Box<dyn FsFile>,
-    pub(super) header: SegmentHeader,
-    pub(super) footer: Footer,
-    pub(super) length: u64,
-    pub(super) index: Vec<u8>,
+pub(crate) struct Finished {
+    pub(crate) file: Box<dyn FsFile>,
+    pub(crate) header: SegmentHeader,
+    pub(crate) footer: Footer,
+    pub(crate) length: u64,
+    pub(crate) index: Vec<u8>,
 }
 
 impl<'a> SealedOutput<'a> {
-    pub(super) fn create(
+    pub(crate) fn create(
         fs: &dyn Fs,
         path: &Path,
         active: &SegmentHeader,
@@ -87,7 +89,7 @@ impl<'a> SealedOutput<'a> {
     }
 
     /// Writes what was merged so far if the next block would make it too large.
-    pub(super) fn make_room(&mut self, next: &BlockHeader) -> Result<(), FormatError> {
+    pub(crate) fn make_room(&mut self, next: &BlockHeader) -> Result<(), FormatError> {
         let merged = self.builder.raw_len() + next.raw_len();
         if merged > self.options.block_bytes || next.kind != self.kind {
             self.flush()?;
@@ -96,7 +98,7 @@ impl<'a> SealedOutput<'a> {
     }
 
     /// Adds the records of a block.
-    pub(super) fn absorb(
+    pub(crate) fn absorb(
         &mut self,
         header: &BlockHeader,
         relations: &[Oid],
@@ -113,7 +115,7 @@ impl<'a> SealedOutput<'a> {
     }
 
     /// The log moved on. A block that follows says so too, so it is only noted here.
-    pub(super) fn progress(&mut self, lsn: Lsn) -> Result<(), FormatError> {
+    pub(crate) fn progress(&mut self, lsn: Lsn) -> Result<(), FormatError> {
         debug_assert!(self.builder.open_transaction().is_none());
         self.end_lsn = self.end_lsn.max(lsn);
         self.builder.raise_end(self.end_lsn);
@@ -121,7 +123,7 @@ impl<'a> SealedOutput<'a> {
     }
 
     /// Writes what was merged as one block.
-    pub(super) fn flush(&mut self) -> Result<(), FormatError> {
+    pub(crate) fn flush(&mut self) -> Result<(), FormatError> {
         let has_content = !self.builder.is_empty() || self.kind != BlockKind::Data;
         if has_content {
             let mut header = self.builder.header(self.kind, &self.placement());
@@ -155,25 +157,79 @@ impl<'a> SealedOutput<'a> {
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         write_all_at(&*self.file, &mut pieces, self.footer.offset)
             .map_err(FormatError::io("write", &self.path))?;
-        self.index.push(self.footer.offset, &header);
-        self.chain = crc;
-        self.footer.offset += length;
-        self.bodies.update(&header.body_crc.to_le_bytes());
-        tally(&mut self.footer, &header);
+        self.wrote(&header, crc, length);
         Ok(())
     }
 
-    /// Writes what is left and the footer, and makes the file durable.
-    pub(super) fn finish(mut self) -> Result<Finished, FormatError> {
+    fn wrote(&mut self, header: &BlockHeader, crc: u32, length: u64) {
+        self.index.push(self.footer.offset, header);
+        self.chain = crc;
+        self.footer.offset += length;
+        self.bodies.update(&header.body_crc.to_le_bytes());
+        tally(&mut self.footer, header);
+    }
+
+    /// Writes what was merged, and that the log moved on behind it.
+    fn settle(&mut self) -> Result<(), FormatError> {
         self.flush()?;
-        if self.end_lsn > self.footer.end_lsn {
-            let header = BlockHeader {
-                end_lsn: self.end_lsn,
-                chain: self.chain,
-                ..BlockHeader::empty(BlockKind::Progress)
-            };
-            self.write(header)?;
+        if self.end_lsn <= self.footer.end_lsn {
+            return Ok(());
         }
+        self.write(BlockHeader {
+            end_lsn: self.end_lsn,
+            chain: self.chain,
+            ..BlockHeader::empty(BlockKind::Progress)
+        })
+    }
+
+    /// Says that what lies between the position here and `to` is missing.
+    pub(crate) fn gap(&mut self, to: Lsn) -> Result<(), FormatError> {
+        self.settle()?;
+        self.end_lsn = to;
+        self.write(BlockHeader {
+            end_lsn: to,
+            chain: self.chain,
+            ..BlockHeader::empty(BlockKind::Gap)
+        })
+    }
+
+    /// Takes over a block as it is, `bytes` long, whose header has the checksum `crc`: it must have been written behind
+    /// what is in the file.
+    pub(crate) fn copy(
+        &mut self,
+        header: &BlockHeader,
+        crc: u32,
+        bytes: &[u8],
+    ) -> Result<(), FormatError> {
+        debug_assert!(self.builder.is_empty() && header.chain == self.chain);
+        write_all_at(&*self.file, &mut [IoSlice::new(bytes)], self.footer.offset)
+            .map_err(FormatError::io("write", &self.path))?;
+        self.wrote(header, crc, bytes.len() as u64);
+        self.end_lsn = header.end_lsn;
+        Ok(())
+    }
+
+    /// Adds the first `entries` records of a block, which `header` describes.
+    pub(crate) fn absorb_part(
+        &mut self,
+        block: &Block,
+        entries: usize,
+        header: &BlockHeader,
+    ) -> Result<(), Damage> {
+        self.builder
+            .absorb(header, block.relations(), block.leading(entries))?;
+        self.end_lsn = header.end_lsn;
+        Ok(())
+    }
+
+    /// Checksum of the last header.
+    pub(crate) const fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    /// Writes what is left and the footer, and makes the file durable.
+    pub(crate) fn finish(mut self) -> Result<Finished, FormatError> {
+        self.settle()?;
         self.footer.bodies_crc = self.bodies.finalize();
         let bytes = self.footer.encode(self.chain);
         write_all_at(&*self.file, &mut [IoSlice::new(&bytes)], self.footer.offset)
@@ -199,7 +255,7 @@ impl<'a> SealedOutput<'a> {
 }
 
 /// Counts a block into the totals.
-pub(super) fn tally(footer: &mut Footer, header: &BlockHeader) {
+pub(crate) fn tally(footer: &mut Footer, header: &BlockHeader) {
     footer.block_count += 1;
     footer.transaction_count += u64::from(header.transaction_count);
     footer.entry_count += u64::from(header.entry_count);

@@ -14,6 +14,11 @@ pub(super) const FILE_WORDS: usize = 512;
 
 pub(super) const HEARTBEAT_WORD: usize = 2;
 pub(super) const COUNT_WORD: usize = 3;
+/// Nothing at or behind this position is served; 0 for no such position.
+pub(super) const FENCE_WORD: usize = 4;
+/// Where the log was cut off last, and the writer epoch from which on that holds; 0 if never.
+pub(super) const CUT_LSN_WORD: usize = 5;
+pub(super) const CUT_EPOCH_WORD: usize = 6;
 const MAGIC_WORD: usize = 0;
 const VERSION_WORD: usize = 1;
 /// First word of each slot: sectors 1 and 2.

@@ -2,14 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-use pg_proto::PgTimestamp;
+use pg_proto::{Lsn, PgTimestamp};
 
 use super::layout::{
-    COUNT_WORD, FILE_WORDS, HEARTBEAT_WORD, MAGIC, VERSION, check_identity, encode, newest,
-    slot_start, store,
+    COUNT_WORD, CUT_EPOCH_WORD, CUT_LSN_WORD, FENCE_WORD, FILE_WORDS, HEARTBEAT_WORD, MAGIC,
+    VERSION, check_identity, encode, newest, slot_start, store,
 };
 use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
 use crate::mmap::WordMap;
@@ -19,6 +19,8 @@ use crate::mmap::WordMap;
 pub struct WatermarkPublisher {
     pub(super) map: WordMap,
     count: u64,
+    file: File,
+    path: PathBuf,
 }
 
 impl WatermarkPublisher {
@@ -40,7 +42,12 @@ impl WatermarkPublisher {
         let map = WordMap::open_writable(&file, FILE_WORDS).map_err(failed)?;
         check_identity(&map, &path)?;
         let count = newest(&map).map_or(0, |(count, _)| count);
-        Ok(Self { map, count })
+        Ok(Self {
+            map,
+            count,
+            file,
+            path,
+        })
     }
 
     /// What was published last, by this writer or a former one.
@@ -64,6 +71,29 @@ impl WatermarkPublisher {
             );
         }
         store(&self.map, COUNT_WORD, self.count, Ordering::Release);
+    }
+
+    /// Says that the log is cut off at `lsn`: readers of an epoch before `epoch` that are past it must stop. Durable when
+    /// this returns. Whatever kept readers from the part that is gone is over.
+    pub fn note_cut(&self, lsn: Lsn, epoch: u64) -> Result<(), WatermarkError> {
+        store(&self.map, CUT_LSN_WORD, lsn.0, Ordering::Relaxed);
+        store(&self.map, CUT_EPOCH_WORD, epoch, Ordering::Release);
+        store(&self.map, FENCE_WORD, 0, Ordering::Release);
+        self.sync()
+    }
+
+    /// Keeps readers from all that ends behind `lsn`, or from nothing any more. Durable when this returns.
+    pub fn set_fence(&self, lsn: Option<Lsn>) -> Result<(), WatermarkError> {
+        let word = lsn.map_or(0, |lsn| lsn.0.max(1));
+        store(&self.map, FENCE_WORD, word, Ordering::Release);
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<(), WatermarkError> {
+        self.file.sync_all().map_err(|source| WatermarkError::Io {
+            path: self.path.clone(),
+            source,
+        })
     }
 
     /// Says that the decoder lives.

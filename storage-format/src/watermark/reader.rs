@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use pg_proto::PgTimestamp;
+use pg_proto::{Lsn, PgTimestamp};
 
-use super::layout::{FILE_WORDS, HEARTBEAT_WORD, check_identity, load, newest};
+use super::layout::{
+    CUT_EPOCH_WORD, CUT_LSN_WORD, FENCE_WORD, FILE_WORDS, HEARTBEAT_WORD, check_identity, load,
+    newest,
+};
 use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
 use crate::mmap::WordMap;
 
@@ -37,6 +40,20 @@ impl WatermarkReader {
             .ok_or_else(|| WatermarkError::Unpublished {
                 path: self.path.clone(),
             })
+    }
+
+    /// Nothing that ends behind this position may be served; `None` if there is no such position.
+    #[must_use]
+    pub fn fence(&self) -> Option<Lsn> {
+        let word = load(&self.map, FENCE_WORD);
+        (word != 0).then_some(Lsn(word))
+    }
+
+    /// Where the log was cut off last, and the writer epoch from which on that holds; `None` if it never was.
+    #[must_use]
+    pub fn cut(&self) -> Option<(Lsn, u64)> {
+        let epoch = load(&self.map, CUT_EPOCH_WORD);
+        (epoch != 0).then(|| (Lsn(load(&self.map, CUT_LSN_WORD)), epoch))
     }
 
     /// When the decoder last said that it lives; `None` if it never did.

@@ -13,9 +13,9 @@ const GROW_LEN_MAX: u64 = 16 << 20;
 
 /// An offset between two blocks, and what the next block's header needs to know of what is before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tip {
-    pub(super) offset: u64,
-    pub(super) chain: u32,
+pub(crate) struct Tip {
+    pub(crate) offset: u64,
+    pub(crate) chain: u32,
 }
 
 /// A segment file with its end. Nothing here decides what a failure means.
@@ -92,7 +92,7 @@ impl ActiveFile {
     pub(super) fn write_mark(&mut self, header: &BlockHeader) -> Result<(), FormatError> {
         debug_assert!(matches!(
             header.kind,
-            BlockKind::Progress | BlockKind::SegmentEnd
+            BlockKind::Progress | BlockKind::SegmentEnd | BlockKind::Gap
         ));
         let mut bytes = Vec::with_capacity(BLOCK_HEADER_LEN);
         let header = BlockHeader {

@@ -8,9 +8,23 @@ use crate::error::FormatError;
 use crate::fs::Fs;
 use crate::segment::{SegmentExtension, SegmentName};
 
-/// Removes what is of no use to anybody: files under temporary names, active files whose sealed ones are there,
+/// Removes what is of no use to anybody; returns what that was. See [`leftovers`].
+pub(crate) fn remove_leftovers(fs: &dyn Fs, log: &Path) -> Result<Vec<PathBuf>, FormatError> {
+    let useless = leftovers(fs, log)?;
+    for path in &useless {
+        fs.remove(path).map_err(FormatError::io("remove", path))?;
+    }
+    if !useless.is_empty() {
+        let folder = SegmentName::folder(log);
+        fs.sync_dir(&folder)
+            .map_err(FormatError::io("fsync", &folder))?;
+    }
+    Ok(useless)
+}
+
+/// What a writer left that did not end well: files under temporary names, active files whose sealed ones are there,
 /// indexes without their segment.
-pub(super) fn remove_leftovers(fs: &dyn Fs, log: &Path) -> Result<(), FormatError> {
+pub(crate) fn leftovers(fs: &dyn Fs, log: &Path) -> Result<Vec<PathBuf>, FormatError> {
     let folder = SegmentName::folder(log);
     let paths = fs.list(&folder).map_err(FormatError::io("list", &folder))?;
     let sealed: BTreeSet<SegmentName> = paths
@@ -19,18 +33,10 @@ pub(super) fn remove_leftovers(fs: &dyn Fs, log: &Path) -> Result<(), FormatErro
         .filter(|(_, extension)| *extension == SegmentExtension::Sealed)
         .map(|(name, _)| name)
         .collect();
-    let useless: Vec<PathBuf> = paths
+    Ok(paths
         .into_iter()
         .filter(|path| is_leftover(path, &sealed))
-        .collect();
-    for path in &useless {
-        fs.remove(path).map_err(FormatError::io("remove", path))?;
-    }
-    if !useless.is_empty() {
-        fs.sync_dir(&folder)
-            .map_err(FormatError::io("fsync", &folder))?;
-    }
-    Ok(())
+        .collect())
 }
 
 fn is_leftover(path: &Path, sealed: &BTreeSet<SegmentName>) -> bool {

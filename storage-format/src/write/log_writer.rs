@@ -115,10 +115,14 @@ impl LogWriter {
 
     /// Says that the source moved on to `lsn` without changes. Nothing happens if the log is there already.
     pub fn progress(&mut self, lsn: Lsn) -> Result<(), FormatError> {
+        self.mark(BlockKind::Progress, "progress", lsn)
+    }
+
+    fn mark(&mut self, kind: BlockKind, call: &'static str, lsn: Lsn) -> Result<(), FormatError> {
         self.usable()?;
         if self.open.is_some() {
             return Err(FormatError::State {
-                call: "progress",
+                call,
                 problem: "a transaction is open",
             });
         }
@@ -130,12 +134,18 @@ impl LogWriter {
         self.checked(reserved)?;
         let written = self.active.write_mark(&BlockHeader {
             end_lsn: lsn,
-            ..BlockHeader::empty(BlockKind::Progress)
+            ..BlockHeader::empty(kind)
         });
         self.checked(written)?;
         self.state.end_lsn = lsn;
         self.after_block();
         Ok(())
+    }
+
+    /// Says that what lies between the log's end and `lsn` is missing and will never come: readers that get there end
+    /// with an error. Nothing happens if the log is there already.
+    pub fn gap(&mut self, lsn: Lsn) -> Result<(), FormatError> {
+        self.mark(BlockKind::Gap, "gap", lsn)
     }
 
     /// Forgets the transaction that has begun and not ended, as after a lost connection: the source sends it again.

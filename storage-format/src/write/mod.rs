@@ -30,5 +30,11 @@ mod snapshot;
 mod staged;
 mod state;
 
+pub(crate) use active::Tip;
+pub(crate) use leftovers::{leftovers, remove_leftovers};
 pub use log_writer::LogWriter;
+pub(crate) use open::lock_existing;
 pub use options::{Cut, CutReason, Recovery, WriterOptions};
+pub(crate) use recover::{durable_behind, is_blank};
+pub(crate) use snapshot::encode_snapshot;
+pub(crate) use state::LogState;

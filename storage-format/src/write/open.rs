@@ -103,6 +103,16 @@ fn prepare_directory(fs: &dyn Fs, directory: &Path) -> Result<Box<dyn FsFile>, F
         .ok_or(FormatError::Locked { path })
 }
 
+/// Locks a log that is there, for work on it without a decoder.
+pub(crate) fn lock_existing(fs: &dyn Fs, directory: &Path) -> Result<Box<dyn FsFile>, FormatError> {
+    let folder = SegmentName::folder(directory);
+    fs.list(&folder).map_err(FormatError::io("list", &folder))?;
+    let path = directory.join(LOCK_FILE);
+    fs.lock(&path)
+        .map_err(FormatError::io("lock", &path))?
+        .ok_or(FormatError::Locked { path })
+}
+
 /// Finished segments that are not sealed.
 fn unsealed(segments: &[SegmentInfo], active: SegmentName) -> Vec<SegmentName> {
     segments

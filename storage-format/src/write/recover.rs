@@ -144,7 +144,10 @@ impl Scan {
 }
 
 /// The offset of a block behind `end` that was written when the file was durable beyond `end`.
-fn durable_behind(window: &mut FileWindow<'_>, end: u64) -> Result<Option<u64>, FormatError> {
+pub(crate) fn durable_behind(
+    window: &mut FileWindow<'_>,
+    end: u64,
+) -> Result<Option<u64>, FormatError> {
     const STEP: usize = 64 << 10;
     let mut offset = end + 1;
     while offset < window.file_len() {
@@ -165,7 +168,7 @@ fn durable_behind(window: &mut FileWindow<'_>, end: u64) -> Result<Option<u64>, 
 }
 
 /// Whether nothing was ever written at `offset`.
-fn is_blank(window: &mut FileWindow<'_>, offset: u64) -> Result<bool, FormatError> {
+pub(crate) fn is_blank(window: &mut FileWindow<'_>, offset: u64) -> Result<bool, FormatError> {
     let bytes = window.bytes(offset, BLOCK_HEADER_LEN)?;
     Ok(bytes.iter().all(|&byte| byte == 0))
 }

@@ -11,7 +11,7 @@ const SNAPSHOT_BLOCK_LEN: usize = 256 << 10;
 
 /// Appends the snapshot blocks of `catalog` to `out`; returns the last header's checksum. There is always one,
 /// also of an empty catalog. `chain` is the segment header's checksum.
-pub(super) fn encode_snapshot(
+pub(crate) fn encode_snapshot(
     catalog: &Catalog,
     end_lsn: Lsn,
     chain: u32,

@@ -155,6 +155,15 @@ impl Fs for FaultyFs {
         Ok(self.wrap(path, RealFs.open(path)?))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn FsFile>> {
+        RealFs.open_to_read(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Operation::Create)?;
+        RealFs.link(from, to)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn FsFile>>> {
         RealFs.lock(path)
     }

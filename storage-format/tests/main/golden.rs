@@ -202,6 +202,37 @@ fn golden_files_are_written_byte_for_byte() {
     }
 }
 
+/// A segment with a gap between two transactions, raw and sealed.
+#[test]
+fn a_gap_is_written_byte_for_byte() {
+    let log = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(log.path(), SEGMENT);
+    append_all(&mut writer, &[transaction(START.0 + 100, 1)]);
+    writer.sync().unwrap();
+    writer.gap(Lsn(START.0 + 5000)).unwrap();
+    append_all(&mut writer, &[transaction(START.0 + 6000, 1)]);
+    writer.finish_segment().unwrap();
+    let name = writer.take_finished()[0];
+    let mut written = content(log.path());
+    seal_segment(&RealFs, log.path(), name, &SealOptions::default()).unwrap();
+    written.extend(content(log.path()));
+    written.retain(|(path, _)| path.to_string_lossy().contains(&name.to_string()));
+    let kept = golden().join("gap");
+    for (path, bytes) in &written {
+        let path = kept.join(path.file_name().unwrap());
+        if std::env::var_os("DECANT_APPROVE_GOLDEN").is_some() {
+            std::fs::create_dir_all(&kept).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+        }
+        assert!(
+            std::fs::read(&path).unwrap() == *bytes,
+            "{}",
+            path.display()
+        );
+    }
+    assert_eq!(written.len(), 3, "raw, sealed, index");
+}
+
 #[test]
 fn golden_files_are_read() {
     let log = tempfile::tempdir().unwrap();

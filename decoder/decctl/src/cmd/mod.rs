@@ -8,6 +8,7 @@ mod slot;
 mod status;
 mod table_name;
 mod tail;
+mod verify;
 
 use service::config::Config;
 
@@ -24,5 +25,6 @@ pub(crate) async fn run(cli: Cli, config: Config) -> Result<(), Error> {
         Command::Tail(args) => tail::run(&config, &args).await,
         Command::Slot(command) => slot::run(&config, command).await,
         Command::Gc(args) => gc::run(&config, &args).await,
+        Command::Verify(args) => verify::run(&config, &args).await,
     }
 }

@@ -7,6 +7,7 @@ use pg_proto::replication::CommandOption;
 use pg_proto::wire::{
     BackendMessage, CopyResponse, ErrorFields, Severity, TransactionStatus, sqlstate,
 };
+use storage_format::log::ReadError;
 
 use super::backends::Streams;
 use super::parameters::{encoding_conflict, fixed_settings};
@@ -249,6 +250,13 @@ impl Session<'_> {
                     .with_detail(error.to_string())
                     .with_hint("Drop the slot, or the subscription, and make it anew.")
             }
+            StreamError::Log(ReadError::Gap { to, .. }) => {
+                with_cause(error.sqlstate(), error).with_hint(format!(
+                    "Drop the slot, or the subscription, make it anew and copy the tables; the log goes on at {to}."
+                ))
+            }
+            StreamError::Log(ReadError::Forked { .. }) => with_cause(error.sqlstate(), error)
+                .with_hint("Drop the slot, or the subscription, make it anew and copy the tables."),
             _ => with_cause(error.sqlstate(), error),
         }
     }
