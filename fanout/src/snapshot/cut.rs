@@ -34,11 +34,6 @@ impl<'a> CutSearch<'a> {
         }
     }
 
-    /// Where the commits that matter end.
-    pub(crate) const fn end(&self) -> Lsn {
-        self.end
-    }
-
     /// A transaction of the log, by its top-level id and the start of its commit record.
     pub(crate) fn commit(&mut self, xid: Xid, commit_lsn: Lsn) {
         if commit_lsn >= self.end {
@@ -52,7 +47,7 @@ impl<'a> CutSearch<'a> {
         }
     }
 
-    /// To be called when every commit has been shown that is below [`Self::end`] and not known to be seen.
+    /// To be called when every commit has been shown that is below the insert position and not known to be seen.
     pub(crate) fn finish(self) -> Cut {
         let position = self.first_unseen.unwrap_or(self.end);
         Cut {

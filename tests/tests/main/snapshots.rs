@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pg_proto::Lsn;
 use pg_proto::pgoutput::{Change, ColumnValue, Framing, Message, decode};
@@ -16,15 +16,20 @@ use tokio::task::JoinHandle;
 
 use super::stage::Stage;
 
-const TABLE: &str = "create table entries (id int primary key, writer text)";
+const TABLE: &str = "
+    create table entries (id int primary key, writer text);
+    create table bulk (id int, v text)";
+/// Transactions with more than this are decoded before they commit.
+const SETTINGS: [(&str, &str); 1] = [("logical_decoding_work_mem", "64kB")];
 const OPTIONS: &str = "proto_version '1', publication_names 'everything'";
 
 /// Transactions of all kinds, one row each, in a table that says who wrote it.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "insert into entries values ($id, 'plain')",
     "set synchronous_commit = off; insert into entries values ($id, 'asynchronous'); set synchronous_commit = on",
     "begin; savepoint a; insert into entries values ($id, 'subtransaction'); release a; commit",
     "begin; insert into entries values ($id, 'prepared'); prepare transaction 'p$id'; commit prepared 'p$id'",
+    "begin; insert into bulk select g, repeat('x', 100) from generate_series(1, 800) g; insert into entries values ($id, 'large'); commit",
     "begin; select pg_logical_emit_message(true, 'test', 'x'); insert into entries values ($id, 'message'); commit",
     "begin; insert into entries values (-$id, 'rolled back'); rollback; create temp table if not exists t (x int); insert into t values (1); insert into entries values ($id, 'after others')",
 ];
@@ -86,11 +91,28 @@ fn ids(rows: &[Row]) -> BTreeSet<i64> {
     ids.map(|id| id.parse().unwrap()).collect()
 }
 
+/// Creates a slot, in a transaction if `begin` says so. While the decoder is away there are none.
+async fn create(session: &mut Session, begin: &str, slot: &str, options: &str) -> Vec<String> {
+    let started = Instant::now();
+    let command = format!("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput {options}");
+    loop {
+        session.run(begin).await;
+        match session.try_run(&command).await {
+            Err(error) if error.code == "57P03" && started.elapsed() < patience() => {
+                if !begin.is_empty() {
+                    session.run("ROLLBACK").await;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            created => return only_row(&created.unwrap_or_else(|error| panic!("{error}"))),
+        }
+    }
+}
+
 /// A slot whose snapshot is exported, and what another, plain connection sees that imports it.
 async fn exported(to: &Endpoint, slot: &str) -> Seen {
     let mut replication = Session::connect_for_replication(to).await.unwrap();
-    let command = format!("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput");
-    let created = only_row(&replication.run(&command).await);
+    let created = create(&mut replication, "", slot, "").await;
     let mut plain = Session::connect(to).await.unwrap();
     plain.run("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
     plain
@@ -108,11 +130,8 @@ async fn exported(to: &Endpoint, slot: &str) -> Seen {
 /// A slot whose snapshot is used by the transaction that creates it.
 async fn used(to: &Endpoint, slot: &str) -> Seen {
     let mut session = Session::connect_for_replication(to).await.unwrap();
-    session
-        .run("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
-        .await;
-    let command = format!("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput USE_SNAPSHOT");
-    let created = only_row(&session.run(&command).await);
+    let begin = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ";
+    let created = create(&mut session, begin, slot, "USE_SNAPSHOT").await;
     assert_eq!(created[2], "", "nothing is exported");
     let rows = session.run("select id from entries").await;
     session.run("COMMIT").await;
@@ -185,7 +204,12 @@ async fn first_slot(stage: &mut Stage) -> Endpoint {
     endpoint
 }
 
-async fn take_many(stage: &mut Stage, each: usize) -> Vec<Seen> {
+/// Takes snapshots, three at a time, while `meanwhile` runs.
+async fn take_many(
+    stage: &mut Stage,
+    each: usize,
+    mut meanwhile: impl AsyncFnMut(&mut Stage),
+) -> Vec<Seen> {
     let endpoint = first_slot(stage).await;
     let writers = Writers::start(&stage.source, 12).await;
     let mut takers = Vec::new();
@@ -204,6 +228,7 @@ async fn take_many(stage: &mut Stage, each: usize) -> Vec<Seen> {
             seen
         }));
     }
+    meanwhile(stage).await;
     let mut all = Vec::new();
     for taker in takers {
         all.extend(taker.await.unwrap());
@@ -227,8 +252,8 @@ async fn print_how(stage: &mut Stage) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fit_their_slots_under_load() {
-    let mut stage = Stage::new(15, 1, TABLE).await;
-    let all = take_many(&mut stage, pick(10, 200)).await;
+    let mut stage = Stage::with_settings(15, &SETTINGS, 1, TABLE).await;
+    let all = take_many(&mut stage, pick(10, 200), async |_| {}).await;
     check(&mut stage, "first", &all).await;
     assert!(print_how(&mut stage).await > 0, "the log gives cuts");
 }
@@ -236,7 +261,7 @@ async fn fit_their_slots_under_load() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fit_their_slots_if_the_source_makes_them() {
     let mut stage = Stage::with_fanout_settings(18, &[("fanout.snapshot_tries", "0")], TABLE).await;
-    let all = take_many(&mut stage, pick(2, 50)).await;
+    let all = take_many(&mut stage, pick(2, 50), async |_| {}).await;
     check(&mut stage, "first", &all).await;
     assert_eq!(print_how(&mut stage).await, 0);
     assert_eq!(
@@ -244,6 +269,23 @@ async fn fit_their_slots_if_the_source_makes_them() {
         1,
         "temporary slots are gone"
     );
+}
+
+/// What is written and not fsynced is served; the decoder is killed, and the log may go back.
+#[tokio::test(flavor = "multi_thread")]
+async fn fit_their_slots_while_the_decoder_is_killed() {
+    let settings = [("fanout.serve", "written")];
+    let mut stage = Stage::with_fanout_settings(18, &settings, TABLE).await;
+    let all = take_many(&mut stage, pick(8, 100), async |stage| {
+        for _ in 0..pick(2, 10) {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            stage.decant.kill_decoder();
+            stage.decant.start_decoder().await;
+        }
+    })
+    .await;
+    check(&mut stage, "first", &all).await;
+    print_how(&mut stage).await;
 }
 
 /// A transaction that waits for its synchronous standby has committed in the WAL, is decoded and even delivered, and nobody

@@ -58,7 +58,7 @@ pub(super) struct Session<'a> {
     /// Temporary slots that this session made and keeps; they go with it.
     pub(super) temporary: BTreeMap<String, Lease>,
     /// The snapshot that the last command exported.
-    pub(super) exported: Option<Exported>,
+    pub(super) exported: Option<Box<Exported>>,
     /// Prepared statements and portals about slots.
     pub(super) prepared: Prepared,
     /// Cancelled when another session ends this one.

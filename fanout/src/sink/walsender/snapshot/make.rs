@@ -140,10 +140,14 @@ impl<'a> Maker<'a> {
 
     async fn search(&self, base: Lsn, look: &Look) -> Result<Attempt, ErrorFields> {
         let mut search = CutSearch::new(&look.visibility, look.insert_lsn);
-        match scan(self.services.replay.log(), base, &mut search).await {
-            Ok(()) => {}
-            // Deleted meanwhile, because the last snapshot was long ago.
-            Err(StreamError::NotKept { .. }) => return Ok(Attempt::NothingKnown),
+        let log = self.services.replay.log();
+        let mut show = |xid, lsn| search.commit(xid, lsn);
+        match scan(log, base, look.insert_lsn, &mut show).await {
+            Ok(true) => {}
+            // Deleted meanwhile, because the last snapshot was long ago; or the log has gone back.
+            Ok(false) | Err(StreamError::NotKept { .. } | StreamError::NotReached { .. }) => {
+                return Ok(Attempt::NothingKnown);
+            }
             Err(error) => {
                 let report = ErrorFields::error(error.sqlstate(), error.to_string());
                 return Err(report.with_detail(with_causes(&error)));

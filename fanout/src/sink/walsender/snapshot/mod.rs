@@ -87,7 +87,7 @@ impl Session<'_> {
         action: SnapshotAction,
     ) -> Option<String> {
         if action == SnapshotAction::Export {
-            self.exported = Some(Exported(snapshot.holder));
+            self.exported = Some(Box::new(Exported(snapshot.holder)));
             return Some(snapshot.name);
         }
         snapshot.holder.close().await;
@@ -96,8 +96,8 @@ impl Session<'_> {
 
     /// Ends the snapshot that was exported last, as every command does (`SnapBuildClearExportedSnapshot`).
     pub(super) async fn end_export(&mut self) {
-        if let Some(Exported(holder)) = self.exported.take() {
-            holder.close().await;
+        if let Some(exported) = self.exported.take() {
+            exported.0.close().await;
         }
     }
 

@@ -168,3 +168,29 @@ async fn an_exported_snapshot() {
         "CREATE_REPLICATION_SLOT ... (SNAPSHOT 'export') must not be called inside a transaction"
     );
 }
+
+/// The log does not come to the snapshot: the client may cancel, and is told when that has no end.
+#[tokio::test]
+async fn a_snapshot_that_the_log_does_not_reach() {
+    let wait = |config: &mut Config| config.fanout.snapshot_wait_ms = 300;
+    let harness = Harness::of_version("15.18", wait).await;
+    let mut options = harness.options();
+    source::AHEAD.clone_into(&mut options.user);
+    let mut connection = Connection::connect(&options).await.unwrap();
+    let create = "CREATE_REPLICATION_SLOT e LOGICAL pgoutput";
+    let (code, message) = refused(&mut connection, create).await;
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        ("55000", "the log does not reach the snapshot")
+    );
+    let token = connection.cancel_token();
+    let cancelling = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        token.cancel().await
+    });
+    let (code, _) = refused(&mut connection, create).await;
+    cancelling.await.unwrap().unwrap();
+    assert_eq!(code, "57014");
+    assert!(harness.slots.lock().is_empty());
+    run(&mut connection, "IDENTIFY_SYSTEM").await;
+}
