@@ -1,5 +1,7 @@
 //! What the decoder refused, or could not be asked.
 
+use std::error::Error;
+
 use tonic::{Code, Status};
 
 /// A question to the decoder failed.
@@ -67,7 +69,13 @@ impl PositionsError {
     pub(super) fn from_status(status: Status, address: &str, slot: Option<&str>) -> Self {
         let named = slot.map(str::to_owned);
         match (status.code(), named) {
-            (Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled, _) => {
+            // The last one is how a connection that breaks before the answer is reported.
+            (code, _)
+                if matches!(
+                    code,
+                    Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled
+                ) || (code == Code::Unknown && status.source().is_some()) =>
+            {
                 Self::Unavailable {
                     address: address.to_owned(),
                     source: Box::new(status),
