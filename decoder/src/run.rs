@@ -62,8 +62,10 @@ impl Prepared {
         let shutdown =
             service::shutdown::on_signal().map_err(DecoderError::system("watch for signals"))?;
         let (state, requests) = DecoderState::new();
+        let recogniser = Recogniser::new(self.registry.secrets()?);
+        recogniser.set_own(self.registry.own_publications()?);
         let decoder = Decoder {
-            recogniser: Arc::new(Recogniser::new(self.registry.secrets()?)),
+            recogniser: Arc::new(recogniser),
             config: self.config,
             fs: self.fs,
             registry: self.registry,

@@ -134,6 +134,7 @@ impl Parts {
                 slot: source.slot.clone(),
                 publication: source.publication.clone(),
             },
+            Arc::clone(&self.recogniser),
             stop.clone(),
         );
         tokio::spawn(async move {

@@ -19,6 +19,7 @@ mod main {
     mod main_path;
     mod native;
     mod order;
+    mod own_publications;
     mod publication_sql;
     mod publications;
     mod recvlogical;

@@ -31,6 +31,9 @@ pub(crate) enum Command {
     /// Lists, creates and drops subscribers' slots
     #[command(subcommand)]
     Slot(SlotCommand),
+    /// Makes, changes, drops and shows publications of Decant's own; the source's stay as they are
+    #[command(subcommand)]
+    Publication(PublicationCommand),
     /// Deletes the segments that nobody needs any more
     Gc(GcArgs),
     /// Checks the log's files, also beside a running decoder; can repair them and set damage aside
@@ -154,6 +157,49 @@ pub(crate) enum SlotCommand {
         #[arg(long)]
         force: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PublicationCommand {
+    /// Makes a publication; it counts for what commits from now on
+    Create(PublicationArgs),
+    /// Gives a publication another definition, for what commits from now on
+    Alter(PublicationArgs),
+    /// Drops a publication, for what commits from now on
+    Drop {
+        /// Its name
+        name: String,
+    },
+    /// Lists Decant's own publications
+    List(OutputArgs),
+    /// Shows the definition of one
+    Show {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PublicationArgs {
+    /// Its name: one that the source has not
+    pub(crate) name: String,
+    /// A table, as CREATE PUBLICATION takes it: 'public.orders (id, total) WHERE (total > 100)'; may be repeated
+    #[arg(long = "table", value_name = "TABLE", required_unless_present_any = ["schemas", "all_tables"])]
+    pub(crate) tables: Vec<String>,
+    /// All tables of a schema, also those to come; may be repeated
+    #[arg(long = "schema", value_name = "SCHEMA")]
+    pub(crate) schemas: Vec<String>,
+    /// All tables, also those to come
+    #[arg(long, conflicts_with_all = ["tables", "schemas"])]
+    pub(crate) all_tables: bool,
+    /// What is published, of insert, update, delete and truncate; all of them unless given
+    #[arg(long, value_name = "ACTIONS")]
+    pub(crate) publish: Option<String>,
+    /// Also stored generated columns (source version 18 and later)
+    #[arg(long)]
+    pub(crate) generated_columns: bool,
 }
 
 #[derive(Args, Debug)]

@@ -107,6 +107,26 @@ pub(crate) enum Error {
         /// What came.
         found: String,
     },
+    /// A part of a publication's definition is more than that.
+    #[error(
+        "\"{0}\" has a semicolon outside quotes: give one table, as CREATE PUBLICATION takes it"
+    )]
+    Definition(String),
+    /// The role may not do at the source what finding out a definition's meaning takes.
+    #[error(
+        "role {role} may not make publications at the source, where the definition is looked at in a transaction that is rolled back. It \
+         must own the tables and have CREATE on the database, or be a superuser for schemas and all tables"
+    )]
+    MayNotPublish {
+        /// The role.
+        role: String,
+        /// What the source said.
+        #[source]
+        source: pg_client::Error,
+    },
+    /// Decant has no such publication.
+    #[error("Decant has no publication \"{0}\" of its own")]
+    NoPublication(String),
     /// A name is not of the form `schema.table`.
     #[error("\"{0}\" is not of the form schema.table")]
     TableName(String),

@@ -11,6 +11,7 @@
 //! | `sql` | the texts that the source runs |
 //! | `message` | the message: MAC, JSON, and what it says |
 //! | `state_json` | the JSON of the state |
+//! | `own` | publications of Decant's own, added to the source's |
 //! | `recogniser` | tells Decant's own messages from forged ones; used by the ingest thread |
 //! | `watch` | the task that asks the source: refresh, polling, comparison |
 //! | `session` | what it asks |
@@ -28,6 +29,7 @@
 
 mod error;
 mod message;
+mod own;
 mod recogniser;
 mod secret;
 mod session;
@@ -37,6 +39,7 @@ mod watch;
 
 pub use error::CatalogError;
 pub use message::{CatalogMessage, MessageError, STATE_BYTES_MAX, parse_state};
+pub use own::{OwnPublication, OwnPublicationError, with_own};
 pub use recogniser::{Heard, PREFIX, Recognised, Recogniser};
 pub use secret::{MAC_HEX_LEN, Secret};
 pub use session::prepare;

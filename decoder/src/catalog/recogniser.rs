@@ -9,6 +9,7 @@ use storage_format::catalog::PublicationState;
 use tokio::sync::watch;
 
 use super::message::{CatalogMessage, MessageError};
+use super::own::{OwnPublication, with_own};
 use super::secret::Secret;
 
 /// The prefix of Decant's logical messages.
@@ -23,7 +24,7 @@ const SECRETS_MAX: usize = 4;
 pub enum Recognised {
     /// Somebody else's: it has another prefix.
     Foreign,
-    /// Decant's: the publications as they are from its place on.
+    /// Decant's: the publications, its own among them, as they are from its place on.
     Publications(Arc<PublicationState>),
     /// It has Decant's prefix and is not Decant's.
     Forged {
@@ -48,6 +49,8 @@ pub struct Heard {
 pub struct Recogniser {
     /// Newest first.
     secrets: RwLock<VecDeque<Secret>>,
+    /// Decant's own publications.
+    own: RwLock<Arc<[OwnPublication]>>,
     heard: watch::Sender<Heard>,
 }
 
@@ -57,6 +60,7 @@ impl Recogniser {
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
         Self {
             secrets: RwLock::new(secrets.into_iter().take(SECRETS_MAX).collect()),
+            own: RwLock::default(),
             heard: watch::Sender::default(),
         }
     }
@@ -79,6 +83,28 @@ impl Recogniser {
         self.secrets.read().iter().cloned().collect()
     }
 
+    /// From the next state of the source on, these stand beside its publications.
+    pub fn set_own(&self, own: Vec<OwnPublication>) {
+        *self.own.write() = own.into();
+    }
+
+    /// Decant's own publications.
+    #[must_use]
+    pub fn own(&self) -> Arc<[OwnPublication]> {
+        Arc::clone(&self.own.read())
+    }
+
+    /// Whether the source's state that was heard last has a publication of this name.
+    #[must_use]
+    pub fn source_has(&self, name: &str) -> bool {
+        let heard = self.heard.borrow();
+        let mut all = heard
+            .latest
+            .iter()
+            .flat_map(|state| state.publications.iter());
+        all.any(|publication| publication.name == name)
+    }
+
     /// Follows what comes in.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Heard> {
@@ -99,7 +125,12 @@ impl Recogniser {
                     heard.latest = Some(Arc::clone(&state));
                     heard.unsettled = !message.complete && (heard.unsettled || !message.settled);
                 });
-                Recognised::Publications(state)
+                let own = self.own();
+                Recognised::Publications(if own.is_empty() {
+                    state
+                } else {
+                    Arc::new(with_own(&state, &own))
+                })
             }
             Err(reason) => {
                 self.heard.send_modify(|heard| heard.refused += 1);

@@ -93,7 +93,9 @@ pub(super) fn registry_error(error: RegistryError) -> Status {
             Status::failed_precondition(text)
         }
         RegistryError::TooMany { .. } => Status::resource_exhausted(text),
-        RegistryError::Store(_) | RegistryError::Value { .. } => internal(&error),
+        RegistryError::Store(_)
+        | RegistryError::Value { .. }
+        | RegistryError::Publication { .. } => internal(&error),
     }
 }
 

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `service` | the calls of `decant.v1.Control` |
 //! | `slots` | making a slot: where it may start |
+//! | `publications` | Decant's own publications |
 //! | `convert` | facts and errors in the words of the contract |
 //! | `server` | the listener, with the health and reflection services beside it |
 //! | `maintenance` | what the registry needs every second |
 
 mod convert;
 mod maintenance;
+mod publications;
 mod server;
 mod service;
 mod slots;

@@ -10,11 +10,12 @@ use pg_proto::Lsn;
 use proto::v1::control_server::Control;
 use proto::v1::{
     AcquireSlotRequest, AcquireSlotResponse, CollectGarbageRequest, CollectGarbageResponse,
-    CreateSlotRequest, CreateSlotResponse, DropSlotRequest, DropSlotResponse, GetStatusRequest,
-    GetStatusResponse, Head, ListSegmentsRequest, ListSegmentsResponse, ListSlotsRequest,
-    ListSlotsResponse, LogStatus, RefreshCatalogRequest, RefreshCatalogResponse,
-    ReleaseSlotRequest, ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus,
-    SourceStatus, WatchHeadRequest,
+    CreateSlotRequest, CreateSlotResponse, DropPublicationRequest, DropPublicationResponse,
+    DropSlotRequest, DropSlotResponse, GetStatusRequest, GetStatusResponse, Head,
+    ListPublicationsRequest, ListPublicationsResponse, ListSegmentsRequest, ListSegmentsResponse,
+    ListSlotsRequest, ListSlotsResponse, LogStatus, PutPublicationRequest, PutPublicationResponse,
+    RefreshCatalogRequest, RefreshCatalogResponse, ReleaseSlotRequest, ReleaseSlotResponse,
+    ReportSlotsRequest, ReportSlotsResponse, SlotStatus, SourceStatus, WatchHeadRequest,
 };
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -24,6 +25,7 @@ use tonic::{Request, Response, Status};
 
 use super::convert::{self, internal, refresh_error, registry_error};
 use super::slots::create_at;
+use crate::catalog::Recogniser;
 use crate::registry::{Holder, LEASE, NewSlot, Registry, Slot};
 use crate::retention::{Collected, Retention};
 use crate::state::DecoderState;
@@ -48,9 +50,12 @@ const DURABLE_TIMEOUT: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug)]
 pub struct ControlService {
     state: Arc<DecoderState>,
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
     retention: Arc<Retention>,
     about: Arc<About>,
+    pub(super) recogniser: Arc<Recogniser>,
+    /// Held while Decant's own publications are changed.
+    pub(super) publications: Arc<tokio::sync::Mutex<()>>,
     shutdown: CancellationToken,
 }
 
@@ -64,6 +69,7 @@ impl ControlService {
         registry: Arc<Registry>,
         retention: Arc<Retention>,
         about: About,
+        recogniser: Arc<Recogniser>,
         shutdown: CancellationToken,
     ) -> Self {
         Self {
@@ -71,12 +77,14 @@ impl ControlService {
             registry,
             retention,
             about: Arc::new(about),
+            recogniser,
+            publications: Arc::default(),
             shutdown,
         }
     }
 
     /// Does what blocks on the disk.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
@@ -169,7 +177,7 @@ impl ControlService {
         self.refresh().await
     }
 
-    async fn refresh(&self) -> Result<Lsn, Status> {
+    pub(super) async fn refresh(&self) -> Result<Lsn, Status> {
         tokio::select! {
             lsn = self.state.refresh_catalog() => lsn.map_err(|error| refresh_error(&error)),
             () = self.shutdown.cancelled() => Err(Status::unavailable("the decoder is shutting down")),
@@ -215,6 +223,30 @@ impl Control for ControlService {
     ) -> Result<Response<RefreshCatalogResponse>, Status> {
         let lsn = self.refresh().await?.0;
         Ok(Response::new(RefreshCatalogResponse { lsn }))
+    }
+
+    async fn list_publications(
+        &self,
+        _: Request<ListPublicationsRequest>,
+    ) -> Result<Response<ListPublicationsResponse>, Status> {
+        let publications = self.own_publications();
+        Ok(Response::new(ListPublicationsResponse { publications }))
+    }
+
+    async fn put_publication(
+        &self,
+        request: Request<PutPublicationRequest>,
+    ) -> Result<Response<PutPublicationResponse>, Status> {
+        let lsn = self.store_publication(request.into_inner()).await?.0;
+        Ok(Response::new(PutPublicationResponse { lsn }))
+    }
+
+    async fn drop_publication(
+        &self,
+        request: Request<DropPublicationRequest>,
+    ) -> Result<Response<DropPublicationResponse>, Status> {
+        let lsn = self.remove_publication(request.into_inner().name).await?.0;
+        Ok(Response::new(DropPublicationResponse { lsn }))
     }
 
     async fn list_slots(

@@ -68,6 +68,7 @@ impl Fixture {
             registry,
             retention,
             about,
+            Arc::default(),
             shutdown.clone(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

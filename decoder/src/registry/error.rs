@@ -82,4 +82,14 @@ pub enum RegistryError {
         #[source]
         source: ReadError,
     },
+    /// A publication of Decant's own is not understood, or can't be stored.
+    #[error(
+        "publication \"{name}\" of Decant's own is damaged in the registry: {reason}; drop it and create it again"
+    )]
+    Publication {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
 }

@@ -4,7 +4,7 @@
 //!
 //! A slot is a named position: every whole transaction that ends at or below its confirmed LSN is safe at the
 //! subscriber, and the log is kept from its restart LSN on. Beside the slots the registry keeps the secrets that
-//! prove messages of the source (see [`crate::catalog`]).
+//! prove messages of the source, and Decant's own publications (see [`crate::catalog`]).
 //!
 //! # Leases
 //!
@@ -29,6 +29,7 @@ mod meta;
 #[cfg(test)]
 mod model_tests;
 mod operations;
+mod publications;
 mod sled_store;
 mod slot;
 mod store;

@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 use proto::v1::control_server::{Control, ControlServer};
 use proto::v1::{
     AcquireSlotRequest, AcquireSlotResponse, CollectGarbageRequest, CollectGarbageResponse,
-    CreateSlotRequest, CreateSlotResponse, DropSlotRequest, DropSlotResponse, GetStatusRequest,
-    GetStatusResponse, Head, ListSegmentsRequest, ListSegmentsResponse, ListSlotsRequest,
-    ListSlotsResponse, RefreshCatalogRequest, RefreshCatalogResponse, ReleaseSlotRequest,
-    ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus, WatchHeadRequest,
+    CreateSlotRequest, CreateSlotResponse, DropPublicationRequest, DropPublicationResponse,
+    DropSlotRequest, DropSlotResponse, GetStatusRequest, GetStatusResponse, Head,
+    ListPublicationsRequest, ListPublicationsResponse, ListSegmentsRequest, ListSegmentsResponse,
+    ListSlotsRequest, ListSlotsResponse, PutPublicationRequest, PutPublicationResponse,
+    RefreshCatalogRequest, RefreshCatalogResponse, ReleaseSlotRequest, ReleaseSlotResponse,
+    ReportSlotsRequest, ReportSlotsResponse, SlotStatus, WatchHeadRequest,
 };
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -70,6 +72,27 @@ impl Control for Registry {
     ) -> Answer<RefreshCatalogResponse> {
         let lsn = self.replay.head().0;
         Ok(Response::new(RefreshCatalogResponse { lsn }))
+    }
+
+    async fn list_publications(
+        &self,
+        _: Request<ListPublicationsRequest>,
+    ) -> Answer<ListPublicationsResponse> {
+        Err(Status::unimplemented("list_publications"))
+    }
+
+    async fn put_publication(
+        &self,
+        _: Request<PutPublicationRequest>,
+    ) -> Answer<PutPublicationResponse> {
+        Err(Status::unimplemented("put_publication"))
+    }
+
+    async fn drop_publication(
+        &self,
+        _: Request<DropPublicationRequest>,
+    ) -> Answer<DropPublicationResponse> {
+        Err(Status::unimplemented("drop_publication"))
     }
 
     async fn list_slots(&self, _: Request<ListSlotsRequest>) -> Answer<ListSlotsResponse> {

@@ -3,8 +3,10 @@
 mod dump;
 mod gc;
 mod init;
+mod publication;
 mod segments;
 mod slot;
+mod source;
 mod status;
 mod table_name;
 mod tail;
@@ -24,6 +26,7 @@ pub(crate) async fn run(cli: Cli, config: Config) -> Result<(), Error> {
         Command::Dump(args) => dump::run(&config, &args),
         Command::Tail(args) => tail::run(&config, &args).await,
         Command::Slot(command) => slot::run(&config, command).await,
+        Command::Publication(command) => publication::run(&config, command).await,
         Command::Gc(args) => gc::run(&config, &args).await,
         Command::Verify(args) => verify::run(&config, &args).await,
     }

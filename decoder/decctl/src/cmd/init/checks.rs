@@ -3,8 +3,8 @@
 use service::config::Config;
 
 use super::findings::{Findings, Outcome};
-use super::source::{Row, Source, literal};
 use crate::cli::InitArgs;
+use crate::cmd::source::{Row, Source, literal};
 use crate::error::Error;
 
 /// The oldest version whose pgoutput streams in-progress transactions (protocol 2).

@@ -10,13 +10,12 @@
 mod checks;
 mod findings;
 mod prepare;
-mod source;
 
 use service::config::Config;
 
 use self::findings::Findings;
-use self::source::Source;
 use crate::cli::InitArgs;
+use crate::cmd::source::Source;
 use crate::error::Error;
 
 /// Runs `decctl init`.

@@ -4,8 +4,8 @@ use service::config::Config;
 
 use super::checks::Facts;
 use super::findings::{Findings, Outcome};
-use super::source::{Source, identifier, literal};
 use crate::cli::InitArgs;
+use crate::cmd::source::{Source, identifier, literal};
 use crate::error::Error;
 
 /// Event triggers and functions, and the query that they embed; shared with the decoder.

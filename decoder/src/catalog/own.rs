@@ -1,0 +1,207 @@
+//! Publications that belong to Decant and not to the source.
+//!
+//! They become part of the log's catalog: wherever the source states its publications, the decoder adds these. So a change of
+//! one counts from a place in commit order, the same for every subscriber and every replay, and fanouts need to know nothing
+//! of the difference. What a definition means was found out by the source, which parsed it in a transaction that was
+//! rolled back.
+
+use std::collections::BTreeSet;
+
+use pg_proto::Oid;
+use storage_format::catalog::{Publication, PublicationState};
+
+use super::message::parse_state;
+use super::state_json::StateJson;
+
+/// Longest name of a publication, in bytes.
+const NAME_BYTES_MAX: usize = 63;
+
+/// A publication of Decant's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPublication {
+    /// As `CREATE PUBLICATION` would have it behind the name.
+    pub definition: String,
+    /// The publication, alone, and what it depends on.
+    state: PublicationState,
+}
+
+/// A definition can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnPublicationError {
+    /// The name is none.
+    #[error("a publication's name has 1 to {NAME_BYTES_MAX} bytes")]
+    Name,
+    /// It is not what a state query gives.
+    #[error("the publication's state is not in the expected form: {0}")]
+    Form(#[from] serde_json::Error),
+    /// The state does not have the publication.
+    #[error("the state does not have publication \"{0}\"")]
+    Absent(String),
+    /// Its partitions would be those of today for ever.
+    #[error(
+        "publication \"{0}\" has partitioned tables, which publications of Decant's own can't follow yet: name the partitions, or \
+         publish all tables without publish_via_partition_root"
+    )]
+    Partitioned(String),
+}
+
+impl OwnPublication {
+    /// From what the source said it means: the value of a state query in the transaction in which it existed.
+    pub fn new(
+        name: &str,
+        definition: String,
+        state_json: &str,
+    ) -> Result<Self, OwnPublicationError> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(OwnPublicationError::Name);
+        }
+        let mut state = parse_state(state_json)?;
+        let found = state.publications.iter().find(|one| one.name == name);
+        let Some(mut publication) = found.cloned() else {
+            return Err(OwnPublicationError::Absent(name.to_owned()));
+        };
+        let follows_all = publication.all_tables && !publication.via_root;
+        if publication.has_partitioned_root && !follows_all {
+            return Err(OwnPublicationError::Partitioned(name.to_owned()));
+        }
+        // Of the transaction that was rolled back.
+        publication.oid = Oid(0);
+        let tables: BTreeSet<Oid> = publication.tables.iter().map(|one| one.relation).collect();
+        state.relations.retain(|one| tables.contains(&one.oid));
+        state.publications = vec![publication].into();
+        Ok(Self { definition, state })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.publication().map_or("", |one| &one.name)
+    }
+
+    fn publication(&self) -> Option<&Publication> {
+        self.state.publications.first()
+    }
+
+    /// Its state as JSON, for the store.
+    pub fn state_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&StateJson::from(&self.state))
+    }
+}
+
+/// The source's publications and Decant's own. Where both have a name the source's counts.
+#[must_use]
+pub fn with_own(source: &PublicationState, own: &[OwnPublication]) -> PublicationState {
+    let mut all = source.clone();
+    let mut publications = source.publications.to_vec();
+    for one in own {
+        if publications.iter().any(|known| known.name == one.name()) {
+            tracing::warn!(
+                publication = one.name(),
+                "the source has a publication of the same name as one of Decant's own: the source's counts"
+            );
+            continue;
+        }
+        publications.extend(one.publication().cloned());
+        add_relations(&mut all, &one.state);
+    }
+    all.publications = publications.into();
+    all.sort();
+    all
+}
+
+fn add_relations(all: &mut PublicationState, own: &PublicationState) {
+    for relation in &own.relations {
+        match all.relations.iter_mut().find(|one| one.oid == relation.oid) {
+            // What the source says now is newer.
+            Some(known) if known.attributes.is_some() => {}
+            Some(known) => known.attributes.clone_from(&relation.attributes),
+            None => all.relations.push(relation.clone()),
+        }
+    }
+    for collation in &own.collations {
+        if all.collation(collation.oid).is_none() {
+            all.collations.push(collation.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATE: &str = r#"{"database": {"ctype": "C", "locale": null, "collate": "C", "encoding": "UTF8", "provider": "c"},
+        "relations": [
+          {"oid": 10, "name": "t", "schema": "public", "ancestors": [], "attributes": [[1, "id", 23, -1, 0, "", true]],
+           "partitioned": false, "attribute_count": 1, "replica_identity": "d"},
+          {"oid": 11, "name": "u", "schema": "public", "ancestors": [], "attributes": [[1, "id", 23, -1, 0, "", true]],
+           "partitioned": false, "attribute_count": 1, "replica_identity": "d"}],
+        "collations": [],
+        "publications": [
+          {"oid": 90, "name": "other", "delete": true, "insert": true, "tables": [], "update": true, "schemas": [],
+           "truncate": false, "via_root": false, "all_tables": true, "generated_columns": false, "has_partitioned_root": false},
+          {"oid": 91, "name": "mine", "delete": true, "insert": true, "update": true, "schemas": [],
+           "tables": [{"oid": 10, "name": "t", "named": true, "schema": "public", "columns": ["id"], "row_filter": null,
+                       "partitioned": false, "row_filter_tree": null}],
+           "truncate": false, "via_root": false, "all_tables": false, "generated_columns": false, "has_partitioned_root": false}]}"#;
+
+    fn own() -> OwnPublication {
+        OwnPublication::new("mine", "FOR TABLE t (id)".to_owned(), STATE).unwrap()
+    }
+
+    #[test]
+    fn only_the_publication_itself_is_kept() {
+        let own = own();
+        assert_eq!(own.name(), "mine");
+        assert_eq!(own.state.publications.len(), 1);
+        assert_eq!(own.state.relations.len(), 1);
+        let json = own.state_json().unwrap();
+        let again = OwnPublication::new("mine", own.definition.clone(), &json);
+        assert_eq!(again.unwrap(), own);
+    }
+
+    #[test]
+    fn it_stands_beside_the_sources_and_the_source_counts() {
+        let theirs = Publication {
+            name: "theirs".to_owned(),
+            ..Publication::default()
+        };
+        let mut source = PublicationState::from(vec![theirs]);
+        let all = with_own(&source, &[own()]);
+        let names: Vec<&str> = all
+            .publications
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(names, ["theirs", "mine"]);
+        assert!(all.relation(Oid(10)).is_some());
+        source.publications = vec![Publication {
+            oid: Oid(5),
+            name: "mine".to_owned(),
+            ..Publication::default()
+        }]
+        .into();
+        assert_eq!(with_own(&source, &[own()]), source);
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        let new = |name: &str, json: &str| OwnPublication::new(name, String::new(), json);
+        let absent = new("nosuch", STATE);
+        assert!(matches!(absent, Err(OwnPublicationError::Absent(_))));
+        assert!(matches!(new("", STATE), Err(OwnPublicationError::Name)));
+        assert!(matches!(
+            new("mine", "{}"),
+            Err(OwnPublicationError::Form(_))
+        ));
+        let rooted = STATE.replace(
+            r#""has_partitioned_root": false"#,
+            r#""has_partitioned_root": true"#,
+        );
+        let partitioned = new("mine", &rooted);
+        assert!(matches!(
+            partitioned,
+            Err(OwnPublicationError::Partitioned(_))
+        ));
+        assert!(new("other", &rooted).is_ok());
+    }
+}
