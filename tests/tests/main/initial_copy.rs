@@ -157,6 +157,60 @@ async fn of_many_tables_to_three_subscribers_at_once() {
     println!("the first fanout: {by_cut} snapshots by a cut of {tries} tried");
 }
 
+const SELECTED: &str = "
+    create table listed (id int primary key, a text, b text, c text);
+    create table parted (id int, region text, v text, primary key (id, region)) partition by list (region);
+    create table parted_x partition of parted for values in ('x');
+    create table parted_y partition of parted for values in ('y')";
+/// Some columns of one table, and a partitioned one by its root.
+const SELECTION: &str = "
+    create publication of_columns for table listed (id, b);
+    create publication of_root for table parted with (publish_via_partition_root)";
+const SELECTED_SCRIPT: &str = "\\set id random(1, 2000)\n\
+    insert into listed values (:id, 'a', 'new', 'c') on conflict (id) do update set b = listed.b || '+';\n\
+    delete from listed where id = :id + 1;\n\
+    insert into parted values (:id, 'x', 'new') on conflict do nothing;\n\
+    update parted set region = 'y' where id = :id - 1;\n\
+    delete from parted where id = :id + 1;\n";
+
+/// The subscriber has what its publications publish: other columns, and one table in the place of the partitions.
+async fn copy_what_is_selected(major: u32) {
+    let mut stage = Stage::new(major, 1, &format!("{SELECTED};{SELECTION}")).await;
+    let fill = "
+        insert into listed select g, 'a', 'old', 'c' from generate_series(1, 500) g;
+        insert into parted select g, case when g % 2 = 0 then 'x' else 'y' end, 'old' from generate_series(1, 500) g";
+    stage.source.sql(fill).await;
+    let pgbench = Pgbench::start_script(&stage.source, WRITERS, SELECTED_SCRIPT);
+    let subscriber = PostgresSubscriber::start_new(major).await;
+    let ddl = "create table listed (b text, id int primary key, own text default 'mine');
+        create table parted (id int, region text, v text, primary key (id, region))";
+    subscriber.cluster.sql(ddl).await;
+    let endpoint = stage.decant.fanout(0).endpoint();
+    subscriber
+        .subscribe_with("sub", &endpoint, "of_columns, of_root", "")
+        .await;
+    subscriber.wait_until_copied("sub", patience()).await;
+    pgbench.stop_and_settle(&stage.source).await;
+    stage.settle().await;
+    let tables = ["(select id, b from listed)", "parted"];
+    subscriber
+        .wait_for_contents(&stage.source, &tables, patience())
+        .await;
+    let own = "select count(*) from listed where own is distinct from 'mine'";
+    assert_eq!(subscriber.cluster.value(own).await, "0");
+    assert_nothing_is_left(&stage.source).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_columns_and_partitions_of_version_15() {
+    copy_what_is_selected(15).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_columns_and_partitions_of_version_18() {
+    copy_what_is_selected(18).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs `make postgres VERSIONS=14`"]
 async fn of_version_14() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tests::scale::patience;
+use tests::scale::{patience, pick};
 use tests::sql::{Endpoint, Session};
 use tests::subscriber::PostgresSubscriber;
 use tests::wait_until;
@@ -125,6 +125,63 @@ async fn by_the_end_of_the_source() {
     copying.pgbench.stop();
     copying.pgbench = Pgbench::start_script(&copying.stage.source, 4, SCRIPT);
     copying.finish().await;
+}
+
+/// Many tables, and somebody ends every now and then: tables are hit in every state.
+#[tokio::test(flavor = "multi_thread")]
+async fn by_the_end_of_each_in_turn() {
+    let count = pick(12, 40);
+    let tables: Vec<String> = (1..=count).map(|number| format!("t_{number}")).collect();
+    let ddl: String = tables
+        .iter()
+        .map(|table| {
+            format!(
+                "create table {table} (k int, v text); alter table {table} replica identity full;"
+            )
+        })
+        .collect();
+    let mut stage = Stage::new(15, 1, &ddl).await;
+    for table in &tables {
+        let fill = format!("insert into {table} select g, 'old' from generate_series(1, 300) g");
+        stage.source.sql(&fill).await;
+    }
+    let script = format!(
+        "\\set n random(1, {count})\n\\set k random(1, 1000)\n\
+         insert into t_:n values (:k, 'new');\n\
+         update t_:n set v = 'changed' where k = :k and v = 'old';\n"
+    );
+    let pgbench = Pgbench::start_script(&stage.source, 3, &script);
+    let mut subscriber = PostgresSubscriber::start_new(15).await;
+    subscriber.cluster.sql(&ddl).await;
+    let endpoint = stage.decant.fanout(0).endpoint();
+    subscriber
+        .subscribe_with("sub", &endpoint, PUBLICATION, "")
+        .await;
+    for round in 0..pick(6, 40) {
+        tokio::time::sleep(Duration::from_millis(150 + 97 * round % 300)).await;
+        match round % 3 {
+            0 => {
+                stage.decant.kill_fanout(0);
+                stage.decant.restart_fanout(0).await;
+            }
+            1 => {
+                subscriber.cluster.kill().await;
+                subscriber.cluster.start().await;
+            }
+            _ => {
+                stage.decant.kill_decoder();
+                stage.decant.start_decoder().await;
+            }
+        }
+    }
+    subscriber.wait_until_copied("sub", patience()).await;
+    pgbench.stop_and_settle(&stage.source).await;
+    stage.settle().await;
+    let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+    subscriber
+        .wait_for_contents(&stage.source, &tables, patience())
+        .await;
+    assert_eq!(stage.source.slot_count().await, 1);
 }
 
 /// The slots of the source, but for the decoder's.

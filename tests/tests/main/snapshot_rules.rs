@@ -131,3 +131,41 @@ async fn that_are_exported_end_with_the_next_command() {
     )
     .await;
 }
+
+/// What a client may copy is what its own role may read at the source.
+#[tokio::test(flavor = "multi_thread")]
+async fn are_taken_with_the_rights_of_the_client() {
+    let ddl = "create role reader login; create table open (id int); create table closed (id int);
+        grant select on open to reader";
+    let mut stage = Stage::new(15, 2, ddl).await;
+    let mut endpoint = stage.decant.fanout(0).endpoint();
+    endpoint.user = "reader".to_owned();
+    let mut session = Session::connect_for_replication(&endpoint).await.unwrap();
+    let begin = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ";
+    session.run(begin).await;
+    session
+        .run("CREATE_REPLICATION_SLOT r LOGICAL pgoutput USE_SNAPSHOT")
+        .await;
+    assert_eq!(session.value("select current_user").await, "reader");
+    session.run("select * from open").await;
+    let error = session.try_run("select * from closed").await.unwrap_err();
+    assert_eq!(error.code, "42501", "{error}");
+    // For a snapshot that the source makes a role needs REPLICATION there.
+    stage.decant.set("fanout.snapshot_tries", 0);
+    stage.decant.kill_fanout(1);
+    stage.decant.restart_fanout(1).await;
+    let mut endpoint = stage.decant.fanout(1).endpoint();
+    endpoint.user = "reader".to_owned();
+    let mut session = Session::connect_for_replication(&endpoint).await.unwrap();
+    let error = session
+        .try_run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput")
+        .await
+        .unwrap_err();
+    assert_eq!(error.code, "42501", "{error}");
+    assert!(error.message.contains("walsender"), "{error}");
+    stage.source.sql("alter role reader replication").await;
+    session
+        .run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput")
+        .await;
+    assert_eq!(stage.source.slot_count().await, 1);
+}

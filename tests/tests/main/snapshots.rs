@@ -277,6 +277,26 @@ async fn fit_their_slots_if_the_source_makes_them() {
     );
 }
 
+/// Nothing makes the source tell where it is, and what was committed last need not be flushed there.
+#[tokio::test(flavor = "multi_thread")]
+async fn fit_their_slots_if_the_source_is_idle() {
+    let mut stage = Stage::new(15, 1, TABLE).await;
+    let endpoint = first_slot(&mut stage).await;
+    let mut source = stage.source.session().await;
+    source.run("set synchronous_commit = off").await;
+    let started = Instant::now();
+    let mut all = Vec::new();
+    for id in 1..=6 {
+        let insert = format!("insert into entries values ({id}, 'asynchronous')");
+        source.run(&insert).await;
+        all.push(used(&endpoint, &format!("idle_{id}")).await);
+        all.push(exported(&endpoint, &format!("still_{id}")).await);
+    }
+    println!("{} ms for each", started.elapsed().as_millis() / 12);
+    check(&mut stage, "first", &all).await;
+    assert_eq!(print_how(&mut stage).await, 12, "no slot is needed");
+}
+
 /// What is written and not fsynced is served; the decoder is killed, and the log may go back.
 #[tokio::test(flavor = "multi_thread")]
 async fn fit_their_slots_while_the_decoder_is_killed() {

@@ -175,6 +175,36 @@ async fn it_is_disabled_renamed_and_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn options_of_version_18_change() {
+    let life = Life::begin(18, "of_a, of_b, of_c").await;
+    for settings in [
+        "streaming = off",
+        "origin = none",
+        "run_as_owner = true",
+        "password_required = false",
+    ] {
+        life.alter(&format!("set ({settings})")).await;
+        life.check_progress("a").await;
+    }
+    // These two are told to the publisher, while nobody works.
+    for settings in ["failover = true", "two_phase = true", "two_phase = false"] {
+        life.alter("disable").await;
+        wait_until("the apply worker has ended", patience(), async || {
+            let sql = "select count(*) from pg_stat_subscription where pid is not null";
+            match life.subscriber.cluster.value(sql).await.as_str() {
+                "0" => Ok(()),
+                left => Err(left.to_owned()),
+            }
+        })
+        .await;
+        life.alter(&format!("set ({settings})")).await;
+        life.alter("enable").await;
+        life.check_progress("b").await;
+    }
+    life.finish(&["a", "b", "c"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_moves_to_another_fanout_and_back() {
     let mut life = Life::begin(15, "of_a, of_b, of_c").await;
     for fanout in [1, 0] {
