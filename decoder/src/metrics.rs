@@ -84,7 +84,7 @@ impl StateCollector {
         ]
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, u64); 7] {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 8] {
         let counters = self.0.counters();
         let head = self.0.head();
         [
@@ -112,6 +112,11 @@ impl StateCollector {
                 "staged_transactions",
                 "In-progress transactions being staged",
                 counters.staged_transactions.get(),
+            ),
+            (
+                "prepared_transactions",
+                "Prepared transactions that are not decided",
+                counters.prepared_transactions.get(),
             ),
             (
                 "staged_bytes",

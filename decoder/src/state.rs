@@ -119,7 +119,9 @@ pub struct Counters {
     pub forged_messages: Counter,
     /// In-progress transactions being staged now.
     pub staged_transactions: Counter,
-    /// Bytes that they take, in files and in memory.
+    /// Prepared transactions that are not decided.
+    pub prepared_transactions: Counter,
+    /// Bytes that staged transactions take, in files and in memory.
     pub staged_bytes: Counter,
     /// 1 while the log waits for room on its disk, else 0.
     pub disk_full: Counter,

@@ -76,12 +76,13 @@ impl Threads {
         };
         let staging = StagingArea::open(
             &directory,
+            recovery.end_lsn,
             Arc::clone(&fs),
             config.decoder.staging_memory_bytes,
             Arc::clone(&give_up),
             Arc::clone(&state),
         )
-        .map_err(log_error(&directory.display().to_string()))?;
+        .map_err(staging_error(&directory.display().to_string()))?;
         let ingest = Ingest::new(
             inputs_receiver,
             AppenderPort {
@@ -146,6 +147,14 @@ impl Threads {
 pub(crate) fn log_error(directory: &str) -> impl FnOnce(FormatError) -> DecoderError {
     let directory = directory.to_owned();
     move |source| DecoderError::Log { directory, source }
+}
+
+fn staging_error(directory: &str) -> impl FnOnce(IngestError) -> DecoderError {
+    let directory = directory.to_owned();
+    move |error| match error {
+        IngestError::Staging(source) => DecoderError::Log { directory, source },
+        error => error.into(),
+    }
 }
 
 /// A thread whose end can be awaited.

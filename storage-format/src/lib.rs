@@ -92,6 +92,6 @@ pub use error::{Damage, FormatError};
 pub use identity::{Identity, NAME_LEN_MAX};
 pub use seal::{SealOptions, SealedSegment, seal_segment};
 pub use segment::{SegmentInfo, SegmentName, SegmentState, delete_segment, list_segments};
-pub use staging::{StagedTransaction, Staging};
+pub use staging::{PreparedStore, PreparedTransaction, StagedTransaction, Staging};
 pub use version::FORMAT_VERSION;
 pub use write::{LogWriter, Recovery, WriterOptions};

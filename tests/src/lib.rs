@@ -7,6 +7,7 @@
 //! | [`sql`] | one session on a server or on a fanout |
 //! | [`decant`] | configuration, decoder, fanouts and `decctl` of one log |
 //! | [`workload`] | pgbench, contents and checksums of tables |
+//! | [`random_sql`] | a workload out of a seed |
 //! | [`subscriber`] | a PostgreSQL subscriber, `pg_recvlogical`, a gRPC subscriber with a model of the tables |
 //! | [`expect`] | waits with a deadline that say what was seen last |
 //! | [`process`], [`ports`], [`scale`] | programs with their logs, free ports, sizes |
@@ -25,6 +26,7 @@ pub mod expect;
 pub mod ports;
 pub mod postgres;
 pub mod process;
+pub mod random_sql;
 pub mod scale;
 pub mod sql;
 pub mod subscriber;
@@ -34,4 +36,4 @@ pub use cluster::Cluster;
 pub use decant::Decant;
 pub use expect::wait_until;
 pub use process::Process;
-pub use sql::Session;
+pub use sql::{Endpoint, Session};

@@ -6,6 +6,7 @@ mod main {
     mod access;
     mod bad_input;
     mod catalog;
+    mod combinations;
     mod crash;
     mod decctl;
     mod endpoint;
@@ -22,6 +23,7 @@ mod main {
     mod own_publications;
     mod publication_sql;
     mod publications;
+    mod random_workload;
     mod recvlogical;
     mod replay;
     mod retention;
@@ -35,5 +37,6 @@ mod main {
     mod subscription_conflict;
     mod subscription_life;
     mod subscription_options;
+    mod two_phase;
     mod verify;
 }

@@ -8,6 +8,7 @@ use pg_proto::PgTimestamp;
 use storage_format::FormatError;
 use storage_format::block::BlockBuilder;
 use storage_format::segment::SegmentName;
+use storage_format::staging::PreparedTransaction;
 use storage_format::write::LogWriter;
 
 use super::work::{Returned, StagedWork, Work};
@@ -44,6 +45,8 @@ pub(crate) struct Appender {
     metrics: Metrics,
     /// Goes back after the next sync.
     held: Vec<Returned>,
+    /// Prepared transactions whose end will be durable with the next sync.
+    decided: Vec<Arc<PreparedTransaction>>,
     /// A whole transaction or a progress was appended since the last sync.
     dirty: bool,
 }
@@ -61,6 +64,7 @@ impl Appender {
             state,
             metrics,
             held: Vec::new(),
+            decided: Vec::new(),
             dirty: false,
         }
     }
@@ -103,6 +107,28 @@ impl Appender {
             Work::Block(builder) => self.append(builder),
             Work::Staged(staged) => {
                 self.append_staged(&staged)?;
+                self.finish(Returned::Done, true);
+                Ok(())
+            }
+            Work::Prepared(prepared) => {
+                self.when_there_is_room(|log| log.append_prepared(&prepared))?;
+                let bytes = prepared.staged().stored_bytes();
+                self.state.counters().bytes_written.add(bytes);
+                self.finish(Returned::Done, true);
+                Ok(())
+            }
+            Work::CommitPrepared(prepared, commit) => {
+                self.when_there_is_room(|log| log.append_commit_prepared(&prepared, &commit))?;
+                let counters = self.state.counters();
+                counters.transactions.add(1);
+                let bytes = prepared.staged().stored_bytes();
+                counters.bytes_written.add(bytes);
+                self.decided.push(prepared);
+                self.finish(Returned::Done, true);
+                Ok(())
+            }
+            Work::Decided(prepared) => {
+                self.decided.push(prepared);
                 self.finish(Returned::Done, true);
                 Ok(())
             }
@@ -231,6 +257,9 @@ impl Appender {
             self.state.counters().fsyncs.add(1);
             self.dirty = false;
             self.publish();
+        }
+        for prepared in self.decided.drain(..) {
+            prepared.resolved();
         }
         for returned in std::mem::take(&mut self.held) {
             self.give_back(returned);

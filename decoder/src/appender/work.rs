@@ -1,9 +1,11 @@
 //! What travels between the ingest thread and the appender.
 
+use std::sync::Arc;
+
 use pg_proto::Lsn;
 use pg_proto::pgoutput::Commit;
 use storage_format::block::BlockBuilder;
-use storage_format::staging::StagedTransaction;
+use storage_format::staging::{PreparedTransaction, StagedTransaction};
 
 /// Something to write, in the order of the log.
 #[derive(Debug)]
@@ -12,6 +14,12 @@ pub(crate) enum Work {
     Block(Box<BlockBuilder>),
     /// A staged transaction that has committed.
     Staged(Box<StagedWork>),
+    /// A transaction that is prepared.
+    Prepared(Arc<PreparedTransaction>),
+    /// One that was prepared and commits so.
+    CommitPrepared(Arc<PreparedTransaction>, Commit),
+    /// How one ended is in what came before.
+    Decided(Arc<PreparedTransaction>),
     /// The source moved on without changes.
     Progress(Lsn),
     /// The connection is lost: the transaction that is open, if any, is taken out again.
@@ -34,7 +42,7 @@ pub(crate) struct StagedWork {
 pub(crate) enum Returned {
     /// The block is in the log, and durable if a transaction ends in it.
     Block(Box<BlockBuilder>),
-    /// A staged transaction or a progress is durable.
+    /// Work without a block is durable.
     Done,
     /// Everything is durable, and the log ends here.
     Synced(Lsn),

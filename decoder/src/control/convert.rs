@@ -30,6 +30,7 @@ pub(super) fn slot(slot: &Slot, durable: Lsn, now: Instant) -> v1::SlotStatus {
         restart_lsn: slot.restart_lsn.0,
         temporary: slot.temporary,
         two_phase: slot.two_phase,
+        two_phase_at: slot.two_phase_at.0,
         failover: slot.failover,
         creator: slot.creator.clone(),
         created_at: slot.created_at.unix_micros(),

@@ -9,13 +9,14 @@ use futures_util::stream;
 use pg_proto::Lsn;
 use proto::v1::control_server::Control;
 use proto::v1::{
-    AcquireSlotRequest, AcquireSlotResponse, CollectGarbageRequest, CollectGarbageResponse,
-    CreateSlotRequest, CreateSlotResponse, DropPublicationRequest, DropPublicationResponse,
-    DropSlotRequest, DropSlotResponse, GetStatusRequest, GetStatusResponse, Head,
-    ListPublicationsRequest, ListPublicationsResponse, ListSegmentsRequest, ListSegmentsResponse,
-    ListSlotsRequest, ListSlotsResponse, LogStatus, PutPublicationRequest, PutPublicationResponse,
-    RefreshCatalogRequest, RefreshCatalogResponse, ReleaseSlotRequest, ReleaseSlotResponse,
-    ReportSlotsRequest, ReportSlotsResponse, SlotStatus, SourceStatus, WatchHeadRequest,
+    AcquireSlotRequest, AcquireSlotResponse, AlterSlotRequest, AlterSlotResponse,
+    CollectGarbageRequest, CollectGarbageResponse, CreateSlotRequest, CreateSlotResponse,
+    DropPublicationRequest, DropPublicationResponse, DropSlotRequest, DropSlotResponse,
+    GetStatusRequest, GetStatusResponse, Head, ListPublicationsRequest, ListPublicationsResponse,
+    ListSegmentsRequest, ListSegmentsResponse, ListSlotsRequest, ListSlotsResponse, LogStatus,
+    PutPublicationRequest, PutPublicationResponse, RefreshCatalogRequest, RefreshCatalogResponse,
+    ReleaseSlotRequest, ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus,
+    SourceStatus, WatchHeadRequest,
 };
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -306,6 +307,35 @@ impl Control for ControlService {
         })
         .await?;
         Ok(Response::new(DropSlotResponse {}))
+    }
+
+    async fn alter_slot(
+        &self,
+        request: Request<AlterSlotRequest>,
+    ) -> Result<Response<AlterSlotResponse>, Status> {
+        let AlterSlotRequest {
+            name,
+            holder,
+            two_phase,
+            two_phase_at,
+        } = request.into_inner();
+        let holder = required_holder(&holder)?;
+        let slot = self
+            .blocking(move |service| {
+                let registry = &service.registry;
+                let altered = match two_phase {
+                    None => registry.get(&name),
+                    Some(two_phase) => {
+                        let since = two_phase.then_some(Lsn(two_phase_at));
+                        registry.set_two_phase(&name, since, &holder, Instant::now())
+                    }
+                };
+                altered.map_err(registry_error)
+            })
+            .await?;
+        Ok(Response::new(AlterSlotResponse {
+            slot: Some(self.status_of(&slot)),
+        }))
     }
 
     async fn acquire_slot(

@@ -64,4 +64,17 @@ pub enum StreamError {
         /// Up to where the stream was understood.
         position: Lsn,
     },
+    /// A prepared transaction commits whose content is not here.
+    #[error(
+        "prepared transaction {gid:?} ({xid}) commits at {commit}, but was prepared before this log began or its file in \
+         the log's folder \"prepared\" is gone: the log can't go on without it and must be made anew"
+    )]
+    UnknownPrepared {
+        /// The transaction.
+        xid: Xid,
+        /// The identifier that its user gave it.
+        gid: String,
+        /// Start of its commit record.
+        commit: Lsn,
+    },
 }

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pg_proto::pgoutput::{Begin, Commit, StreamCommit};
+use pg_proto::pgoutput::{Begin, Commit, CommitPrepared, Prepare, RollbackPrepared, StreamCommit};
 use pg_proto::{Lsn, Xid};
 use storage_format::block::{BlockBuilder, BuildError};
 use storage_format::catalog::{PublicationState, ServerParameters};
-use storage_format::record::RecordKind;
+use storage_format::record::{PreparedRecord, RecordKind};
 
 use super::IngestError;
 use super::record::{Incoming, Record, Touched};
@@ -194,6 +194,15 @@ impl LogSink {
         self.send(Work::Block(full))
     }
 
+    /// Sends work behind what is in the block so far; the log's end is `end_lsn` then.
+    fn send_behind(&mut self, work: Work, end_lsn: Lsn) -> Result<(), IngestError> {
+        if !self.builder.is_empty() {
+            self.hand_over()?;
+        }
+        self.handed_over = self.handed_over.max(end_lsn);
+        self.send(work)
+    }
+
     fn send(&mut self, work: Work) -> Result<(), IngestError> {
         while self.in_flight >= IN_FLIGHT_MAX {
             self.wait_for_one()?;
@@ -360,15 +369,57 @@ impl Sink for LogSink {
 
     fn stage_commit(&mut self, stream: &StreamCommit) -> Result<(), IngestError> {
         let finished = self.staging.finish(stream.xid)?;
-        if !self.builder.is_empty() {
-            self.hand_over()?;
-        }
-        self.handed_over = self.handed_over.max(stream.commit.end_lsn);
         self.state.counters().changes.add(finished.changes);
-        self.send(Work::Staged(Box::new(StagedWork {
+        let work = Work::Staged(Box::new(StagedWork {
             transaction: finished.transaction,
             commit: stream.commit,
-        })))
+        }));
+        self.send_behind(work, stream.commit.end_lsn)
+    }
+
+    fn prepare_begin(&mut self, xid: Xid, message: &Incoming<'_>) -> Result<(), IngestError> {
+        self.staging.begin_whole(xid, message);
+        Ok(())
+    }
+
+    fn is_prepared(&self, xid: Xid, gid: &[u8]) -> bool {
+        self.staging.is_prepared(xid, gid)
+    }
+
+    fn prepare(&mut self, prepare: &Prepare<'_>, late: bool) -> Result<(), IngestError> {
+        let record = PreparedRecord::new(prepare, !late);
+        let (prepared, changes) = self.staging.prepare(record)?;
+        self.state.counters().changes.add(changes);
+        if late {
+            return Ok(());
+        }
+        self.position = self.position.max(prepare.end_lsn);
+        self.send_behind(Work::Prepared(prepared), prepare.end_lsn)
+    }
+
+    fn commit_prepared(&mut self, end: &CommitPrepared<'_>) -> Result<(), IngestError> {
+        let Some(prepared) = self.staging.decided(end.xid) else {
+            return Ok(());
+        };
+        let work = Work::CommitPrepared(prepared, end.commit);
+        self.send_behind(work, end.commit.end_lsn)
+    }
+
+    fn rollback_prepared(
+        &mut self,
+        end: &RollbackPrepared<'_>,
+        message: &Incoming<'_>,
+    ) -> Result<(), IngestError> {
+        let Incoming {
+            start,
+            send_time,
+            payload,
+        } = *message;
+        self.push(|block| block.push_rollback_prepared(end, start, send_time, payload))?;
+        match self.staging.decided(end.xid) {
+            Some(prepared) => self.send_behind(Work::Decided(prepared), end.rollback_end_lsn),
+            None => Ok(()),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod staging;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod undecided;
 
 pub use error::StreamError;
 pub(crate) use frames::glance;
@@ -26,6 +27,7 @@ pub(crate) use thread::{Ingest, IngestSettings, Input};
 
 use storage_format::FormatError;
 use storage_format::block::BuildError;
+use storage_format::log::SeekError;
 
 use crate::mailbox::Gone;
 
@@ -44,6 +46,9 @@ pub enum IngestError {
     /// Files of staged transactions.
     #[error("cannot stage an in-progress transaction")]
     Staging(#[from] FormatError),
+    /// The log could not be searched for the ends of prepared transactions.
+    #[error("cannot find out which prepared transactions are undecided")]
+    Undecided(#[from] SeekError),
     /// The appender has ended, and says itself why.
     #[error("the log's writer has stopped")]
     Stopped,

@@ -1,6 +1,6 @@
 //! Where assembled transactions go.
 
-use pg_proto::pgoutput::{Begin, Commit, StreamCommit};
+use pg_proto::pgoutput::{Begin, Commit, CommitPrepared, Prepare, RollbackPrepared, StreamCommit};
 use pg_proto::{Lsn, Xid};
 use storage_format::catalog::PublicationState;
 
@@ -47,4 +47,20 @@ pub(crate) trait Sink {
     fn stage_abort(&mut self, top: Xid, sub: Xid) -> Result<(), Self::Error>;
     /// A staged transaction commits.
     fn stage_commit(&mut self, stream: &StreamCommit) -> Result<(), Self::Error>;
+
+    /// A transaction that comes whole and ends with PREPARE begins to be staged.
+    fn prepare_begin(&mut self, xid: Xid, message: &Incoming<'_>) -> Result<(), Self::Error>;
+    /// Whether the transaction is prepared and not decided.
+    fn is_prepared(&self, xid: Xid, gid: &[u8]) -> bool;
+    /// A staged transaction is prepared. `late`: it was prepared before the source sent such transactions, so that it
+    /// comes only now, and commits with the next message.
+    fn prepare(&mut self, prepare: &Prepare<'_>, late: bool) -> Result<(), Self::Error>;
+    /// A prepared transaction commits.
+    fn commit_prepared(&mut self, end: &CommitPrepared<'_>) -> Result<(), Self::Error>;
+    /// A prepared transaction, perhaps one that never came, is rolled back.
+    fn rollback_prepared(
+        &mut self,
+        end: &RollbackPrepared<'_>,
+        message: &Incoming<'_>,
+    ) -> Result<(), Self::Error>;
 }

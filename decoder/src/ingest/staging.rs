@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pg_proto::Xid;
+use pg_proto::{Lsn, Xid};
 use storage_format::FormatError;
 use storage_format::fs::Fs;
-use storage_format::record::RecordKind;
-use storage_format::staging::{StagedTransaction, Staging};
+use storage_format::record::{PreparedRecord, RecordKind};
+use storage_format::staging::{PreparedStore, PreparedTransaction, StagedTransaction, Staging};
 
 use super::IngestError;
 use super::log_sink::is_change;
 use super::record::{Incoming, Record, Touched};
+use super::undecided::undecided;
 use crate::state::DecoderState;
 
 const RETRY_FULL_DISK: Duration = Duration::from_secs(1);
@@ -24,10 +25,19 @@ const NOTICE_SHUTDOWN: Duration = Duration::from_millis(50);
 /// The transactions that are being staged.
 #[derive(Debug)]
 pub(crate) struct StagingArea {
-    staging: Staging,
+    files: StagedFiles,
+    /// Those that are prepared and not decided.
+    prepared: HashMap<Xid, Arc<PreparedTransaction>>,
     tallies: HashMap<Xid, Tally>,
     give_up: Arc<AtomicBool>,
     state: Arc<DecoderState>,
+}
+
+/// What may find the disk full.
+#[derive(Debug)]
+struct StagedFiles {
+    staging: Staging,
+    prepared: PreparedStore,
 }
 
 /// What was staged of one transaction.
@@ -48,30 +58,53 @@ pub(super) struct Finished {
 impl StagingArea {
     /// Over the log directory's staging folder, which is emptied. Waiting for room on the disk ends when `give_up` is
     /// set.
+    ///
+    /// Of the transactions that were prepared before, those stay that are in the log, which ends at `log_end`, and whose
+    /// end is not.
     pub(crate) fn open(
         log: &Path,
+        log_end: Lsn,
         fs: Arc<dyn Fs>,
         memory_bytes: u64,
         give_up: Arc<AtomicBool>,
         state: Arc<DecoderState>,
-    ) -> Result<Self, FormatError> {
+    ) -> Result<Self, IngestError> {
         let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
-        Ok(Self {
+        let store = PreparedStore::open(log, Arc::clone(&fs))?;
+        let prepared = undecided(log, store.load(log_end)?)?;
+        let by_xid = |one: PreparedTransaction| (one.record().xid, Arc::new(one));
+        let files = StagedFiles {
             staging: Staging::open(log, memory_bytes, fs)?,
+            prepared: store,
+        };
+        let area = Self {
+            files,
+            prepared: prepared.into_iter().map(by_xid).collect(),
             tallies: HashMap::new(),
             give_up,
             state,
-        })
+        };
+        area.count();
+        Ok(area)
     }
 
     pub(super) fn begin(&mut self, top: Xid, message: &Incoming<'_>) {
-        self.staging.begin(top, message.start, message.send_time);
+        let staging = &mut self.files.staging;
+        staging.begin(top, message.start, message.send_time);
+        self.tallies.insert(top, Tally::default());
+        self.count();
+    }
+
+    /// The same for a transaction that comes whole.
+    pub(super) fn begin_whole(&mut self, top: Xid, message: &Incoming<'_>) {
+        let staging = &mut self.files.staging;
+        staging.begin_whole(top, message.start, message.send_time);
         self.tallies.insert(top, Tally::default());
         self.count();
     }
 
     pub(super) fn contains(&self, top: Xid) -> bool {
-        self.staging.contains(top)
+        self.files.staging.contains(top)
     }
 
     pub(super) fn record(
@@ -86,8 +119,8 @@ impl StagingArea {
             payload,
             ..
         } = *record;
-        self.when_there_is_room(|staging| staging.builder(top, sub, kind).map(drop))?;
-        let block = self.staging.builder(top, sub, kind)?;
+        self.when_there_is_room(|files| files.staging.builder(top, sub, kind).map(drop))?;
+        let block = self.files.staging.builder(top, sub, kind)?;
         match record.touched {
             Touched::One(relation) => block.push_change(kind, relation, start, payload)?,
             Touched::None => block.push_other(kind, start, payload)?,
@@ -104,8 +137,9 @@ impl StagingArea {
         kind: RecordKind,
         payload: &[u8],
     ) -> Result<(), IngestError> {
-        self.when_there_is_room(|staging| staging.builder(top, sub, kind).map(drop))?;
-        self.staging
+        self.when_there_is_room(|files| files.staging.builder(top, sub, kind).map(drop))?;
+        self.files
+            .staging
             .builder(top, sub, kind)?
             .push_aux(kind, payload)?;
         self.tally(top, payload.len(), 0);
@@ -114,16 +148,16 @@ impl StagingArea {
 
     pub(super) fn abort(&mut self, top: Xid, sub: Xid) {
         if top == sub {
-            self.staging.discard(top);
+            self.files.staging.discard(top);
             self.tallies.remove(&top);
             self.count();
         } else {
-            self.staging.abort_subtransaction(top, sub);
+            self.files.staging.abort_subtransaction(top, sub);
         }
     }
 
     pub(super) fn finish(&mut self, top: Xid) -> Result<Finished, IngestError> {
-        let transaction = self.when_there_is_room(|staging| staging.finish(top))?;
+        let transaction = self.when_there_is_room(|files| files.staging.finish(top))?;
         let tally = self.tallies.remove(&top).unwrap_or_default();
         self.count();
         Ok(Finished {
@@ -132,9 +166,40 @@ impl StagingArea {
         })
     }
 
-    /// The connection is lost: everything will be streamed again.
+    /// The transaction is prepared: it stays until it is decided. Unless it is decided at once, it is made durable.
+    pub(super) fn prepare(
+        &mut self,
+        record: PreparedRecord,
+    ) -> Result<(Arc<PreparedTransaction>, u64), IngestError> {
+        let Finished {
+            mut transaction,
+            changes,
+        } = self.finish(record.xid)?;
+        if record.at_prepare {
+            self.when_there_is_room(|files| files.prepared.keep(&mut transaction, &record))?;
+        }
+        let xid = record.xid;
+        let prepared = Arc::new(PreparedTransaction::new(transaction, record));
+        self.prepared.insert(xid, Arc::clone(&prepared));
+        self.count();
+        Ok((prepared, changes))
+    }
+
+    pub(super) fn is_prepared(&self, xid: Xid, gid: &[u8]) -> bool {
+        let prepared = self.prepared.get(&xid);
+        prepared.is_some_and(|prepared| prepared.record().gid == gid)
+    }
+
+    /// The transaction is decided. Its file goes when that is durable, see [`PreparedTransaction::resolved`].
+    pub(super) fn decided(&mut self, xid: Xid) -> Option<Arc<PreparedTransaction>> {
+        let prepared = self.prepared.remove(&xid);
+        self.count();
+        prepared
+    }
+
+    /// The connection is lost: everything will be streamed again, but for what is prepared.
     pub(super) fn discard_all(&mut self) {
-        self.staging.discard_all();
+        self.files.staging.discard_all();
         self.tallies.clear();
         self.count();
     }
@@ -151,16 +216,18 @@ impl StagingArea {
         counters.staged_transactions.set(self.tallies.len() as u64);
         let bytes = self.tallies.values().map(|tally| tally.bytes).sum();
         counters.staged_bytes.set(bytes);
+        let prepared = self.prepared.len() as u64;
+        counters.prepared_transactions.set(prepared);
     }
 
     /// Repeats what fails for want of space. What is staged is as it was before each attempt.
     fn when_there_is_room<T>(
         &mut self,
-        mut attempt: impl FnMut(&mut Staging) -> Result<T, FormatError>,
+        mut attempt: impl FnMut(&mut StagedFiles) -> Result<T, FormatError>,
     ) -> Result<T, IngestError> {
         let mut reported: Option<Instant> = None;
         loop {
-            match attempt(&mut self.staging) {
+            match attempt(&mut self.files) {
                 Err(error) if error.is_retryable() => {
                     if self.give_up.load(Ordering::Relaxed) {
                         return Err(error.into());

@@ -107,6 +107,29 @@ impl Registry {
         Ok(())
     }
 
+    /// Makes a slot one of two-phase commit from `since` on, or none; durable when this returns. What is set stays as it
+    /// was set first.
+    pub fn set_two_phase(
+        &self,
+        name: &str,
+        since: Option<Lsn>,
+        holder: &Holder,
+        now: Instant,
+    ) -> Result<Slot, RegistryError> {
+        let slot = {
+            let mut table = self.table.lock();
+            table.admit(holder)?;
+            let entry = table.entry(name)?;
+            entry.check_free(Some(holder), now)?;
+            if entry.slot.set_two_phase(since) {
+                entry.dirty = true;
+            }
+            entry.slot.clone()
+        };
+        self.persist()?;
+        Ok(slot)
+    }
+
     /// Takes or renews the lease.
     pub fn acquire(
         &self,

@@ -80,6 +80,8 @@ pub struct Slot {
     pub temporary: bool,
     /// Whether its subscriber gets transactions when they are prepared.
     pub two_phase: bool,
+    /// If so, those that are prepared at or after this position.
+    pub two_phase_at: Lsn,
     /// What the client asked for; without meaning here.
     pub failover: bool,
     /// Who made it.
@@ -97,6 +99,16 @@ impl Slot {
     #[must_use]
     pub fn lease_at(&self, now: Instant) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.until > now)
+    }
+
+    /// Sets or clears two-phase commit; true if that changed something. What is set stays as it was set first.
+    pub(super) fn set_two_phase(&mut self, since: Option<Lsn>) -> bool {
+        let changed = self.two_phase != since.is_some();
+        if changed {
+            self.two_phase = since.is_some();
+            self.two_phase_at = since.unwrap_or_default();
+        }
+        changed
     }
 
     /// Raises the positions; true if that changed something.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use pg_proto::PgTimestamp;
+use pg_proto::{Lsn, PgTimestamp};
 
 use super::error::RegistryError;
 use super::operations::{LEASE, SLOTS_MAX, SWEEP_INTERVAL};
@@ -76,6 +76,11 @@ impl Table {
             restart_lsn: new.start_lsn,
             temporary: new.temporary,
             two_phase: new.two_phase,
+            two_phase_at: if new.two_phase {
+                new.start_lsn
+            } else {
+                Lsn::INVALID
+            },
             failover: new.failover,
             creator: new.creator,
             plugin: new.plugin,

@@ -3,13 +3,14 @@
 //! | bytes | field |
 //! |---|---|
 //! | 1 | form, 1 |
-//! | 1 | flags: 1 temporary, 2 two-phase, 4 failover; the others are 0 |
+//! | 1 | flags: 1 temporary, 2 two-phase, 4 failover, 8 two-phase from a position on; the others are 0 |
 //! | 8 | confirmed LSN |
 //! | 8 | restart LSN |
 //! | 8 | made at, microseconds since 1970-01-01 UTC |
 //! | 2 + n | creator, UTF-8 |
 //! | 2 + n | plugin |
 //! | 2 + n | holder, empty if there is none |
+//! | 8 | two-phase from here on, if flag 8 |
 //!
 //! Numbers are big-endian. The store has checksums of its own. A form or flag that is not known is refused: a slot
 //! of a later version must not lose what this one does not understand.
@@ -26,13 +27,15 @@ const FORM: u8 = 1;
 const TEMPORARY: u8 = 1;
 const TWO_PHASE: u8 = 1 << 1;
 const FAILOVER: u8 = 1 << 2;
+const TWO_PHASE_AT: u8 = 1 << 3;
 
 /// The stored form of a slot. Its name is the key, and when its lease ends is not stored.
 pub(super) fn encode(slot: &Slot) -> Vec<u8> {
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     let flags = flag(slot.temporary, TEMPORARY)
         | flag(slot.two_phase, TWO_PHASE)
-        | flag(slot.failover, FAILOVER);
+        | flag(slot.failover, FAILOVER)
+        | flag(slot.two_phase_at.is_valid(), TWO_PHASE_AT);
     let holder = slot.lease.as_ref().map(|lease| lease.holder.to_string());
     let mut value = vec![FORM, flags];
     value.extend_from_slice(&slot.confirmed_lsn.0.to_be_bytes());
@@ -41,6 +44,9 @@ pub(super) fn encode(slot: &Slot) -> Vec<u8> {
     put_str(&mut value, &slot.creator);
     put_str(&mut value, &slot.plugin);
     put_str(&mut value, &holder.unwrap_or_default());
+    if slot.two_phase_at.is_valid() {
+        value.extend_from_slice(&slot.two_phase_at.0.to_be_bytes());
+    }
     value
 }
 
@@ -52,7 +58,7 @@ pub(super) fn decode(name: &str, value: &[u8], lease_until: Instant) -> Result<S
         return Err(reader.invalid("form", form));
     }
     let flags = reader.u8("flags")?;
-    if flags & !(TEMPORARY | TWO_PHASE | FAILOVER) != 0 {
+    if flags & !(TEMPORARY | TWO_PHASE | FAILOVER | TWO_PHASE_AT) != 0 {
         return Err(reader.invalid("flags", flags));
     }
     let slot = Slot {
@@ -69,6 +75,11 @@ pub(super) fn decode(name: &str, value: &[u8], lease_until: Instant) -> Result<S
             holder,
             until: lease_until,
         }),
+        two_phase_at: if flags & TWO_PHASE_AT == 0 {
+            Lsn::INVALID
+        } else {
+            Lsn(reader.u64("two-phase position")?)
+        },
     };
     reader.finish("slot")?;
     Ok(slot)
@@ -120,6 +131,7 @@ mod tests {
                 restart_lsn: Lsn(numbers.1),
                 temporary: numbers.2,
                 two_phase: numbers.3,
+                two_phase_at: Lsn(if numbers.3 { numbers.1 } else { 0 }),
                 failover: numbers.4,
                 creator,
                 plugin,

@@ -26,20 +26,28 @@ fn replication_string(text: &str) -> String {
 
 /// `START_REPLICATION` as Decant uses it: values as text, in-progress transactions streamed, logical messages too.
 ///
-/// Protocol 2 is what every supported version has; what later ones add (two-phase commit, positions of aborts) the
-/// log does not use.
-pub(crate) fn start_replication(slot: &str, start: Lsn, publication: &str) -> String {
+/// Protocol 2 is what every supported version has. A slot that was created for two-phase commit needs 3; what 4 adds
+/// (positions of aborts) the log does not use.
+pub(crate) fn start_replication(
+    slot: &str,
+    start: Lsn,
+    publication: &str,
+    two_phase: bool,
+) -> String {
     let mut text = format!(
         "START_REPLICATION SLOT {} LOGICAL {start} (",
         identifier(slot)
     );
-    let options = [
-        ("proto_version", PROTOCOL_VERSION.to_string()),
+    let mut options = vec![
+        ("proto_version", protocol_version(two_phase).to_string()),
         ("publication_names", identifier(publication)),
         ("streaming", "on".to_owned()),
         ("messages", "true".to_owned()),
         ("binary", "false".to_owned()),
     ];
+    if two_phase {
+        options.push(("two_phase", "true".to_owned()));
+    }
     for (index, (name, value)) in options.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
         // Writing to a string does not fail.
@@ -50,7 +58,9 @@ pub(crate) fn start_replication(slot: &str, start: Lsn, publication: &str) -> St
 }
 
 /// Version of the pgoutput protocol that is asked for.
-pub(crate) const PROTOCOL_VERSION: u32 = 2;
+pub(crate) const fn protocol_version(two_phase: bool) -> u32 {
+    if two_phase { 3 } else { 2 }
+}
 
 #[cfg(test)]
 mod tests {
@@ -59,10 +69,13 @@ mod tests {
     #[test]
     fn quotes_what_users_choose() {
         assert_eq!(
-            start_replication("de\"cant", Lsn(0x1_0000_0002), "it's"),
+            start_replication("de\"cant", Lsn(0x1_0000_0002), "it's", false),
             "START_REPLICATION SLOT \"de\"\"cant\" LOGICAL 1/2 (proto_version '2', publication_names '\"it''s\"', \
              streaming 'on', messages 'true', binary 'false')"
         );
+        let two_phase = start_replication("s", Lsn(1), "p", true);
+        assert!(two_phase.contains("proto_version '3'"));
+        assert!(two_phase.ends_with(", two_phase 'true')"));
         assert_eq!(literal("a'b"), "'a''b'");
         assert_eq!(literal("a\\'b"), " E'a\\\\''b'");
     }

@@ -94,7 +94,9 @@ impl Source {
     /// Starts the stream at `from`.
     pub(crate) async fn start(self, config: &Config, from: Lsn) -> Result<CopyBoth, SourceError> {
         let source = &config.source;
-        let command = start_replication(&source.slot, from, &source.publication);
+        let slot = self.facts.slot.as_ref();
+        let two_phase = slot.is_some_and(|slot| slot.two_phase);
+        let command = start_replication(&source.slot, from, &source.publication, two_phase);
         let started = self.connection.start_copy_both(&command).await;
         started.map_err(|error| match error.code() {
             Some("55006") => SourceError::SlotActive {

@@ -171,7 +171,8 @@ fn note(state: &DecoderState, source: &Source) {
         status.timeline = facts.timeline;
         status.server_version.clone_from(&facts.version);
         status.server_version_num = facts.version_num;
-        status.protocol_version = super::command::PROTOCOL_VERSION;
+        let two_phase = facts.slot.as_ref().is_some_and(|slot| slot.two_phase);
+        status.protocol_version = super::command::protocol_version(two_phase);
     });
 }
 

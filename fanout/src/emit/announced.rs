@@ -16,6 +16,46 @@ pub(super) struct Announced {
     relations: OidMap<Given>,
 }
 
+/// What is known where the stream is: each streamed transaction describes what it needs for itself.
+#[derive(Debug, Default)]
+pub(super) struct Descriptions {
+    connection: Announced,
+    stream: Option<Announced>,
+}
+
+impl Descriptions {
+    /// What the place at hand knows.
+    pub(super) const fn now(&mut self) -> &mut Announced {
+        match &mut self.stream {
+            Some(stream) => stream,
+            None => &mut self.connection,
+        }
+    }
+
+    /// A streamed transaction begins.
+    pub(super) fn enter_stream(&mut self) {
+        self.stream = Some(Announced::default());
+    }
+
+    /// It ends, and what it described counts outside, too. False if none had begun.
+    pub(super) fn leave_stream(&mut self) -> bool {
+        let stream = self.stream.take();
+        let left = stream.is_some();
+        self.connection
+            .relations
+            .extend(stream.unwrap_or_default().relations);
+        left
+    }
+
+    /// The relation is described anew before its next change, whether or not it is another description.
+    pub(super) fn forget(&mut self, oid: Oid) {
+        self.connection.relations.remove(&oid);
+        if let Some(stream) = &mut self.stream {
+            stream.relations.remove(&oid);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Given {
     /// Unless it was described in another way.

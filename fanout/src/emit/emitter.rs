@@ -5,9 +5,9 @@ use std::sync::Arc;
 use pg_proto::{Lsn, Oid};
 use storage_format::block::{Block, BlockFlags, BlockHeader, BlockKind};
 use storage_format::catalog::Catalog;
-use storage_format::record::RecordKind;
+use storage_format::record::{PreparedRecord, RecordKind};
 
-use super::announced::Announced;
+use super::announced::{Announced, Descriptions};
 use super::rewrite::Rewriter;
 use super::transaction::Transaction;
 use super::walk::Walk;
@@ -80,7 +80,9 @@ pub(crate) struct Emitter {
     pub(super) options: EmitOptions,
     pub(super) selection: Selection,
     pub(super) catalog: Arc<Catalog>,
-    pub(super) announced: Announced,
+    pub(super) announced: Descriptions,
+    /// How the transaction at hand was prepared, if it is sent as such with its commit.
+    pub(super) prepared: Option<Box<PreparedRecord>>,
     pub(super) transaction: Transaction,
     /// One for each relation of the block at hand, in its order.
     pub(super) lanes: Vec<Lane>,
@@ -103,7 +105,8 @@ impl Emitter {
             options,
             selection,
             catalog,
-            announced: Announced::default(),
+            announced: Descriptions::default(),
+            prepared: None,
             transaction: Transaction::None,
             lanes: Vec::new(),
             rewriter: Rewriter::default(),
@@ -151,7 +154,7 @@ impl Emitter {
     ) -> Result<Outcome, StreamError> {
         let header = block.header();
         self.set_catalog(catalog);
-        if header.kind != BlockKind::Data {
+        if header.kind != BlockKind::Data || self.is_foreign(header) {
             self.passed(header.end_lsn);
             return Ok(Outcome::On(self.step()));
         }
@@ -176,17 +179,31 @@ impl Emitter {
         if header.kind != BlockKind::Data || header.flags.contains(BlockFlags::HAS_CATALOG) {
             return true;
         }
-        if header.last_commit_lsn < self.options.start {
+        if header.last_commit_lsn < self.options.start || self.is_foreign(header) {
             return false;
         }
         let continues = header.flags.contains(BlockFlags::CONTINUES);
         let open_end = header.flags.contains(BlockFlags::OPEN_END);
         let inside = continues && open_end && header.first_commit_lsn == header.last_commit_lsn;
-        if inside && matches!(self.transaction, Transaction::Skipped) {
-            return false;
+        let has_origin = header.flags.contains(BlockFlags::HAS_ORIGIN);
+        match &self.transaction {
+            Transaction::Skipped if inside => return false,
+            Transaction::Decided(_) if inside => {
+                return has_origin && self.options.local_origin_only;
+            }
+            // Where it came from counts even if no row beside it does.
+            Transaction::Waiting(opening) if has_origin || opening.is_eager() => return true,
+            _ => {}
         }
-        let has_commit = continues && matches!(self.transaction, Transaction::Sent { .. });
-        if !inside && (has_commit || open_end) {
+        let has_commit = continues
+            && matches!(
+                self.transaction,
+                Transaction::Sent { .. } | Transaction::Decided(_)
+            );
+        let decides =
+            header.flags.contains(BlockFlags::ENDS_PREPARED) && self.options.two_phase_at.is_some();
+        let streamed = self.options.streaming && header.flags.contains(BlockFlags::HAS_STREAMED);
+        if !inside && (has_commit || open_end || decides || streamed) {
             return true;
         }
         let end_inside = self
@@ -213,6 +230,36 @@ impl Emitter {
             self.refresh_lanes();
         }
         Ok(changed)
+    }
+
+    /// The source described the relation once more without a change, as it does after `ALTER TABLE ... OWNER`,
+    /// `ANALYZE`, `GRANT`. Where it stands a native stream has it, too.
+    pub(super) fn repeat(&mut self, relation: Option<Oid>) {
+        let Some(oid) = relation.filter(|_| self.options.repeat_relations) else {
+            return;
+        };
+        self.announced.forget(oid);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.oid == oid) {
+            lane.announced = false;
+        }
+    }
+
+    /// A streamed transaction begins.
+    pub(super) fn enter_stream(&mut self) {
+        self.announced.enter_stream();
+        self.refresh_lanes();
+    }
+
+    /// It ends, if one has begun.
+    pub(super) fn leave_stream(&mut self) {
+        if self.announced.leave_stream() {
+            self.refresh_lanes();
+        }
+    }
+
+    /// Whether the block is for subscribers of two-phase commit and this is none.
+    const fn is_foreign(&self, header: &BlockHeader) -> bool {
+        header.flags.contains(BlockFlags::PREPARED) && self.options.two_phase_at.is_none()
     }
 
     /// Whether any row ends the stream, since a publication is missing.
@@ -251,9 +298,9 @@ impl Emitter {
             (Transaction::Skipped | Transaction::Waiting(_), false) => {
                 self.transaction = Transaction::None;
             }
-            (Transaction::Skipped | Transaction::Waiting(_), true) => {}
+            (Transaction::Skipped | Transaction::Waiting(_) | Transaction::Decided(_), true) => {}
             (Transaction::Sent { commit_lsn }, true) if *commit_lsn == header.first_commit_lsn => {}
-            (Transaction::Sent { .. }, _) => {
+            (Transaction::Sent { .. } | Transaction::Decided(_), _) => {
                 return Err(self.broken("a transaction ends without its COMMIT"));
             }
         }
@@ -269,18 +316,19 @@ impl Emitter {
 
     fn open_lanes(&mut self, relations: &[Oid]) {
         self.lanes.clear();
+        let announced = self.announced.now();
         for &oid in relations {
             let decision = self.selection.decide(oid, &self.catalog);
-            let announced = &mut self.announced;
             let lane = Lane::new(oid, decision, announced, &self.catalog);
             self.lanes.push(lane);
         }
     }
 
     fn refresh_lanes(&mut self) {
+        let announced = self.announced.now();
         for lane in &mut self.lanes {
             let decision = self.selection.decide(lane.oid, &self.catalog);
-            *lane = Lane::new(lane.oid, decision, &mut self.announced, &self.catalog);
+            *lane = Lane::new(lane.oid, decision, announced, &self.catalog);
         }
     }
 
@@ -305,11 +353,15 @@ impl Emitter {
         let odd = before
             || has(BlockFlags::HAS_CATALOG)
             || has(BlockFlags::HAS_TRUNCATE)
+            || has(BlockFlags::PREPARED)
+            || has(BlockFlags::ENDS_PREPARED)
+            || (has(BlockFlags::HAS_STREAMED) && options.streaming)
             || (has(BlockFlags::HAS_MESSAGES) && !options.messages)
             || (has(BlockFlags::HAS_ORIGIN) && options.local_origin_only);
         if odd
             || options.end.is_some_and(|end| header.last_commit_lsn >= end)
             || self.fails_on_rows()
+            || self.prepared.is_some()
         {
             return false;
         }

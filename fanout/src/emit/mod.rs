@@ -11,9 +11,11 @@
 //!   changes had been looked at.
 
 mod announced;
+mod binary;
 mod emitter;
 mod frames;
 mod output;
+mod prepared;
 mod rewrite;
 #[cfg(test)]
 mod tests;
@@ -21,11 +23,13 @@ mod transaction;
 mod truncate;
 mod walk;
 mod wire;
+mod wire_form;
 
 pub(crate) use emitter::{Emitter, Outcome};
 pub use emitter::{Step, Warning};
 pub use frames::Frames;
 pub use output::{Made, Output};
+pub use wire_form::{Onto, WireForm};
 
 use pg_proto::Lsn;
 
@@ -42,6 +46,17 @@ pub struct EmitOptions {
     pub local_origin_only: bool,
     /// What a publication means that does not exist at a change's place in the log.
     pub missing_publication: MissingPublication,
+    /// Whether BEGIN is sent with the position of the first change that is sent, as servers from version 15 on do;
+    /// older ones give the position of the transaction's first record.
+    pub begin_with_first_change: bool,
+    /// Whether transactions that the source streamed are handed over as such: at once, also if nothing of them
+    /// passes, and with the relations described anew in each.
+    pub streaming: bool,
+    /// Transactions that are prepared at or after this are handed over at their PREPARE; the others with their
+    /// COMMIT PREPARED. Without it all come as ordinary ones when they commit.
+    pub two_phase_at: Option<Lsn>,
+    /// Whether a RELATION that the source repeated without a change is repeated here.
+    pub repeat_relations: bool,
 }
 
 impl Default for EmitOptions {
@@ -52,6 +67,10 @@ impl Default for EmitOptions {
             messages: false,
             local_origin_only: false,
             missing_publication: MissingPublication::Skip,
+            begin_with_first_change: false,
+            streaming: false,
+            two_phase_at: None,
+            repeat_relations: false,
         }
     }
 }

@@ -37,6 +37,9 @@ pub trait Output {
     /// A row that was rewritten, as a whole frame; `ordinal` is the event's number in its transaction. The frame's memory
     /// is used again for the next one.
     fn rewritten(&mut self, block: &Block, kind: RecordKind, ordinal: u64, frame: &[u8]);
+    /// What comes next was written by the same (sub)transaction as the record at `entry`. Told only where
+    /// [`EmitOptions::streaming`](super::EmitOptions::streaming) is set.
+    fn belongs(&mut self, _entry: &Entry) {}
     /// Nothing more comes of this block.
     fn end_block(&mut self, block: &Block);
 }

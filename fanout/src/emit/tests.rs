@@ -190,7 +190,7 @@ proptest! {
             end: boundary(&model, end),
             messages,
             local_origin_only,
-            missing_publication: MissingPublication::Skip,
+            ..EmitOptions::default()
         };
         let expected = model.expected(&spec, &options);
         let mut slow = walked(&model, &spec, &options);

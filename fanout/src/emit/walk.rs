@@ -13,16 +13,16 @@ use crate::selection::Actions;
 
 /// A walk through one block.
 pub(super) struct Walk<'a, O> {
-    emitter: &'a mut Emitter,
-    block: &'a Block,
-    out: &'a mut O,
+    pub(super) emitter: &'a mut Emitter,
+    pub(super) block: &'a Block,
+    pub(super) out: &'a mut O,
     /// Number of the next event in its transaction.
-    ordinal: u64,
-    step: Step,
+    pub(super) ordinal: u64,
+    pub(super) step: Step,
 }
 
 /// Whether the walk goes on.
-enum Next {
+pub(super) enum Next {
     On,
     End,
 }
@@ -61,6 +61,10 @@ impl<'a, O: Output> Walk<'a, O> {
         let Some(kind) = entry.kind() else {
             return Ok(Next::On);
         };
+        if self.emitter.options.streaming {
+            self.out.belongs(entry);
+        }
+        self.open_eagerly(kind);
         match kind {
             RecordKind::Insert | RecordKind::Update | RecordKind::Delete => {
                 self.row(entry, Actions::of(kind))?;
@@ -70,21 +74,24 @@ impl<'a, O: Output> Walk<'a, O> {
             RecordKind::Origin => self.origin(entry),
             RecordKind::Truncate => self.truncate(entry)?,
             RecordKind::Message => return self.message(entry),
+            RecordKind::Publications if !self.block.header().flags.apply(kind) => {}
             RecordKind::Relation
             | RecordKind::Type
             | RecordKind::Publications
             | RecordKind::ServerParameters => {
                 if self.emitter.apply(kind, self.block.payload(entry))? {
                     self.warn();
+                } else if kind == RecordKind::Relation {
+                    self.emitter.repeat(self.block.relation(entry));
                 }
             }
-            RecordKind::BeginPrepare
-            | RecordKind::Prepare
-            | RecordKind::CommitPrepared
-            | RecordKind::RollbackPrepared => {
-                return Err(self
-                    .emitter
-                    .broken("a prepared transaction, which this version does not store"));
+            RecordKind::BeginPrepare => return self.begin_prepare(entry),
+            RecordKind::Prepare => self.prepare(entry),
+            RecordKind::Prepared => self.prepared(entry)?,
+            RecordKind::RollbackPrepared => return self.rollback_prepared(entry),
+            RecordKind::CommitPrepared => {
+                let what = "a COMMIT PREPARED, which this version stores in another form";
+                return Err(self.emitter.broken(what));
             }
         }
         Ok(Next::On)
@@ -101,11 +108,19 @@ impl<'a, O: Output> Walk<'a, O> {
         if options.end.is_some_and(|end| commit_lsn >= end) {
             return Ok(Next::End);
         }
+        let streamed = options.streaming && entry.xid != 0;
         self.emitter.transaction = if commit_lsn < options.start {
             Transaction::Skipped
         } else {
-            Transaction::Waiting(Opening::new(commit_lsn, *entry))
+            let mut opening = Opening::new(commit_lsn, *entry);
+            if streamed {
+                opening.set_eager();
+            }
+            Transaction::Waiting(opening)
         };
+        if streamed {
+            self.emitter.enter_stream();
+        }
         self.ordinal = 0;
         Ok(Next::On)
     }
@@ -119,11 +134,21 @@ impl<'a, O: Output> Walk<'a, O> {
     }
 
     fn commit(&mut self, entry: &Entry) {
-        if let Transaction::Sent { .. } = self.emitter.transaction {
-            self.out.entry(self.block, entry, 0);
-            self.step.commits += 1;
+        match std::mem::replace(&mut self.emitter.transaction, Transaction::None) {
+            Transaction::Sent { .. } => {
+                match self.emitter.prepared.take() {
+                    Some(record) => self.prepare_and_commit(entry, &record),
+                    None => self.out.entry(self.block, entry, 0),
+                }
+                self.step.commits += 1;
+            }
+            Transaction::Decided(record) => {
+                self.commit_prepared(entry, &record);
+                self.step.commits += 1;
+            }
+            Transaction::None | Transaction::Skipped | Transaction::Waiting(_) => {}
         }
-        self.emitter.transaction = Transaction::None;
+        self.emitter.leave_stream();
     }
 
     fn row(&mut self, entry: &Entry, action: Actions) -> Result<(), StreamError> {
@@ -157,7 +182,7 @@ impl<'a, O: Output> Walk<'a, O> {
         let rewritten = rewritten
             .transpose()
             .map_err(|source| StreamError::Unreadable { position, source })?;
-        self.open();
+        self.open(entry);
         if !announced {
             self.announce(oid, entry)?;
         }
@@ -186,7 +211,7 @@ impl<'a, O: Output> Walk<'a, O> {
         if passing.is_empty() {
             return Ok(());
         }
-        self.open();
+        self.open(entry);
         for &oid in &passing {
             let Emitter {
                 announced,
@@ -195,7 +220,7 @@ impl<'a, O: Output> Walk<'a, O> {
                 ..
             } = &mut *self.emitter;
             let shape = selection.decide(oid, catalog).shape.as_ref();
-            if !announced.is_current(oid, catalog, shape) {
+            if !announced.now().is_current(oid, catalog, shape) {
                 self.announce(oid, entry)?;
             }
         }
@@ -225,9 +250,8 @@ impl<'a, O: Output> Walk<'a, O> {
             return Ok(self.lone_message(entry, message.lsn));
         }
         let ordinal = self.next_ordinal();
-        let skipped = matches!(self.emitter.transaction, Transaction::Skipped);
-        if self.emitter.options.messages && !skipped {
-            self.open();
+        if self.emitter.options.messages && !self.emitter.transaction.is_over() {
+            self.open(entry);
             self.out.entry(self.block, entry, ordinal);
             self.step.changes += 1;
         }
@@ -250,7 +274,7 @@ impl<'a, O: Output> Walk<'a, O> {
 
     /// Whether rows of the transaction at hand are looked at.
     fn sends(&self) -> Result<bool, StreamError> {
-        if matches!(self.emitter.transaction, Transaction::Skipped) {
+        if self.emitter.transaction.is_over() {
             return Ok(false);
         }
         if self.emitter.fails_on_rows() {
@@ -262,14 +286,36 @@ impl<'a, O: Output> Walk<'a, O> {
         Ok(true)
     }
 
-    /// Sends the BEGIN if it waits.
-    fn open(&mut self) {
+    /// Sends the BEGIN if it waits. `first` is what comes behind it.
+    fn open(&mut self, first: &Entry) {
         let transaction = &mut self.emitter.transaction;
         if !matches!(transaction, Transaction::Waiting(_)) {
             return;
         }
         if let Transaction::Waiting(opening) = std::mem::replace(transaction, Transaction::None) {
-            *transaction = opening.send(self.block, self.out);
+            let start = self
+                .emitter
+                .options
+                .begin_with_first_change
+                .then(|| self.block.start_lsn(first));
+            *transaction = opening.send(start, self.block, self.out);
+        }
+    }
+
+    /// Sends the BEGIN if it waits only for an ORIGIN and this is none.
+    fn open_eagerly(&mut self, kind: RecordKind) {
+        let Transaction::Waiting(opening) = &mut self.emitter.transaction else {
+            return;
+        };
+        if !opening.is_eager() || matches!(kind, RecordKind::Origin | RecordKind::Prepared) {
+            return;
+        }
+        let prepared = opening.prepared().cloned();
+        if let Transaction::Waiting(opening) =
+            std::mem::replace(&mut self.emitter.transaction, Transaction::None)
+        {
+            self.emitter.prepared = prepared.map(Box::new);
+            self.emitter.transaction = opening.send(None, self.block, self.out);
         }
     }
 
@@ -281,7 +327,11 @@ impl<'a, O: Output> Walk<'a, O> {
             .decide(oid, &emitter.catalog)
             .shape
             .as_ref();
-        let Some(messages) = emitter.announced.announce(oid, &emitter.catalog, shape) else {
+        let Some(messages) = emitter
+            .announced
+            .now()
+            .announce(oid, &emitter.catalog, shape)
+        else {
             return Err(emitter.broken("a change of a relation that the log does not describe"));
         };
         let near = self.block.frame(near);
@@ -311,7 +361,7 @@ impl<'a, O: Output> Walk<'a, O> {
         ordinal
     }
 
-    fn decode(&self, entry: &Entry) -> Result<Message<'a>, StreamError> {
+    pub(super) fn decode(&self, entry: &Entry) -> Result<Message<'a>, StreamError> {
         let position = self.emitter.position();
         pgoutput::decode(self.block.payload(entry), Framing::Plain)
             .map_err(|source| StreamError::Unreadable { position, source })

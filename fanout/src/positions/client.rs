@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use pg_proto::Lsn;
 use proto::v1::control_client::ControlClient;
 use proto::v1::{
-    AcquireSlotRequest, CreateSlotRequest, DropSlotRequest, ListSlotsRequest,
+    AcquireSlotRequest, AlterSlotRequest, CreateSlotRequest, DropSlotRequest, ListSlotsRequest,
     RefreshCatalogRequest, ReleaseSlotRequest, SlotStatus,
 };
 use tokio::sync::Notify;
@@ -167,6 +167,24 @@ impl Positions {
             held.lost.cancel();
         }
         Ok(())
+    }
+
+    /// Makes a slot one of two-phase commit, for what is prepared at or after `since`; or makes it none, without
+    /// `since`. What is set stays as it was set first.
+    pub async fn set_two_phase(
+        &self,
+        slot: &str,
+        since: Option<Lsn>,
+    ) -> Result<SlotStatus, PositionsError> {
+        let request = AlterSlotRequest {
+            name: slot.to_owned(),
+            holder: self.inner.holder.clone(),
+            two_phase: Some(since.is_some()),
+            two_phase_at: since.unwrap_or_default().0,
+        };
+        let mut control = self.control();
+        let answer = self.ask(Some(slot), ANSWER_TIMEOUT, control.alter_slot(request));
+        Ok(answer.await?.slot.unwrap_or_default())
     }
 
     /// All slots.

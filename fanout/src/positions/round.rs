@@ -70,11 +70,20 @@ pub(crate) async fn whole_transaction(
 fn ends(block: &Block) -> impl Iterator<Item = Lsn> + '_ {
     block.entries().filter_map(|entry| {
         let kind = entry.kind()?;
-        if !matches!(kind, RecordKind::Commit | RecordKind::Message) {
+        let ends = matches!(
+            kind,
+            RecordKind::Commit
+                | RecordKind::Message
+                | RecordKind::Prepare
+                | RecordKind::RollbackPrepared
+        );
+        if !ends {
             return None;
         }
         match pgoutput::decode(block.payload(&entry), Framing::Plain).ok()? {
             Message::Commit(commit) => Some(commit.end_lsn),
+            Message::Prepare(prepare) => Some(prepare.end_lsn),
+            Message::RollbackPrepared(end) => Some(end.rollback_end_lsn),
             Message::LogicalMessage(message) if !message.transactional => Some(message.lsn),
             _ => None,
         }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proto::v1::control_server::{Control, ControlServer};
 use proto::v1::{
-    AcquireSlotRequest, AcquireSlotResponse, CollectGarbageRequest, CollectGarbageResponse,
-    CreateSlotRequest, CreateSlotResponse, DropPublicationRequest, DropPublicationResponse,
-    DropSlotRequest, DropSlotResponse, GetStatusRequest, GetStatusResponse, Head,
-    ListPublicationsRequest, ListPublicationsResponse, ListSegmentsRequest, ListSegmentsResponse,
-    ListSlotsRequest, ListSlotsResponse, PutPublicationRequest, PutPublicationResponse,
-    RefreshCatalogRequest, RefreshCatalogResponse, ReleaseSlotRequest, ReleaseSlotResponse,
-    ReportSlotsRequest, ReportSlotsResponse, SlotStatus, WatchHeadRequest,
+    AcquireSlotRequest, AcquireSlotResponse, AlterSlotRequest, AlterSlotResponse,
+    CollectGarbageRequest, CollectGarbageResponse, CreateSlotRequest, CreateSlotResponse,
+    DropPublicationRequest, DropPublicationResponse, DropSlotRequest, DropSlotResponse,
+    GetStatusRequest, GetStatusResponse, Head, ListPublicationsRequest, ListPublicationsResponse,
+    ListSegmentsRequest, ListSegmentsResponse, ListSlotsRequest, ListSlotsResponse,
+    PutPublicationRequest, PutPublicationResponse, RefreshCatalogRequest, RefreshCatalogResponse,
+    ReleaseSlotRequest, ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus,
+    WatchHeadRequest,
 };
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -112,6 +113,8 @@ impl Control for Registry {
             confirmed_lsn: start,
             restart_lsn: start,
             temporary: request.temporary,
+            two_phase: request.two_phase,
+            two_phase_at: if request.two_phase { start } else { 0 },
             plugin: request.plugin,
             creator: request.creator,
             ..SlotStatus::default()
@@ -128,6 +131,18 @@ impl Control for Registry {
         }
         self.slots.lock().remove(&request.name);
         Ok(Response::new(DropSlotResponse {}))
+    }
+
+    async fn alter_slot(&self, request: Request<AlterSlotRequest>) -> Answer<AlterSlotResponse> {
+        let request = request.into_inner();
+        let slot = self.with(&request.name, |slot| {
+            if slot.two_phase != request.two_phase() {
+                slot.two_phase = request.two_phase();
+                slot.two_phase_at = request.two_phase_at;
+            }
+            slot.clone()
+        })?;
+        Ok(Response::new(AlterSlotResponse { slot: Some(slot) }))
     }
 
     async fn acquire_slot(

@@ -1,7 +1,7 @@
 //! Filling a block with records.
 
 use pg_proto::pgoutput::{Begin, Commit};
-use pg_proto::{Lsn, Oid, PgTimestamp};
+use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 
 use super::frame::frame_head;
 use super::relations::RelationSet;
@@ -50,6 +50,8 @@ pub struct BlockBuilder {
     pub(super) boundary: Boundary,
     pub(super) continued: Option<OpenTransaction>,
     pub(super) open: Option<OpenTransaction>,
+    /// [`Entry::xid`] of the records that are added.
+    pub(super) xid: u32,
 }
 
 impl BlockBuilder {
@@ -69,10 +71,16 @@ impl BlockBuilder {
         self.boundary = Boundary::default();
         self.continued = open;
         self.open = open;
+        self.xid = 0;
         if let Some(open) = open {
             self.tally.flags = BlockFlags::CONTINUES;
             self.note_transaction(open.commit_lsn, open.commit_time);
         }
+    }
+
+    /// The records added from here on were streamed, as part of this (sub)transaction.
+    pub const fn streamed_by(&mut self, xid: Xid) {
+        self.xid = xid.0;
     }
 
     /// The transaction that is open behind the last record.
@@ -204,11 +212,23 @@ impl BlockBuilder {
         send_time: PgTimestamp,
         payload: &[u8],
     ) -> Result<(), BuildError> {
-        self.outside(RecordKind::Message)?;
+        self.push_lone(RecordKind::Message, lsn, start, send_time, payload)
+    }
+
+    /// A record between transactions that counts at `lsn`, its end.
+    pub(super) fn push_lone(
+        &mut self,
+        kind: RecordKind,
+        lsn: Lsn,
+        start: Lsn,
+        send_time: PgTimestamp,
+        payload: &[u8],
+    ) -> Result<(), BuildError> {
+        self.outside(kind)?;
         self.not_behind(lsn)?;
         self.require_room(FRAME_HEAD_LEN + payload.len())?;
-        self.push_frame(RecordKind::Message, NO_RELATION, start, send_time, payload);
-        self.note_kind(RecordKind::Message);
+        self.push_frame(kind, NO_RELATION, start, send_time, payload);
+        self.note_kind(kind);
         self.note_transaction(lsn, send_time);
         self.tally.end_lsn = Some(lsn);
         Ok(())
@@ -257,6 +277,7 @@ impl BlockBuilder {
             relation: NO_RELATION,
             offset: stored_u32(self.aux.len()),
             length: stored_u32(payload.len()),
+            xid: self.xid,
         };
         self.aux.extend_from_slice(payload);
         self.entries.extend_from_slice(&entry.encode());
@@ -289,35 +310,35 @@ impl BlockBuilder {
         }
     }
 
-    const fn inside(&self, kind: RecordKind) -> Result<OpenTransaction, BuildError> {
+    pub(super) const fn inside(&self, kind: RecordKind) -> Result<OpenTransaction, BuildError> {
         match self.open {
             Some(open) => Ok(open),
             None => Err(BuildError::OutsideTransaction(kind)),
         }
     }
 
-    const fn outside(&self, kind: RecordKind) -> Result<(), BuildError> {
+    pub(super) const fn outside(&self, kind: RecordKind) -> Result<(), BuildError> {
         if self.open.is_some() {
             return Err(BuildError::InsideTransaction(kind));
         }
         Ok(())
     }
 
-    fn not_behind(&self, found: Lsn) -> Result<(), BuildError> {
+    pub(super) fn not_behind(&self, found: Lsn) -> Result<(), BuildError> {
         match self.tally.end_lsn {
             Some(position) if found < position => Err(BuildError::Backwards { found, position }),
             _ => Ok(()),
         }
     }
 
-    const fn require_room(&self, bytes: usize) -> Result<(), BuildError> {
+    pub(super) const fn require_room(&self, bytes: usize) -> Result<(), BuildError> {
         if self.raw_len() + ENTRY_LEN + bytes > RAW_LEN_MAX {
             return Err(BuildError::Full);
         }
         Ok(())
     }
 
-    fn push_frame(
+    pub(super) fn push_frame(
         &mut self,
         kind: RecordKind,
         relation: u16,
@@ -331,7 +352,11 @@ impl BlockBuilder {
             relation,
             offset: stored_u32(self.frames.len()),
             length: stored_u32(length),
+            xid: self.xid,
         };
+        if self.xid != 0 {
+            self.tally.flags |= BlockFlags::HAS_STREAMED;
+        }
         self.entries.extend_from_slice(&entry.encode());
         // The length of CopyData counts itself and not the 'd'. pgoutput's dataStart and walEnd are equal.
         let copy_data_len = stored_u32(length - 1);
@@ -354,6 +379,8 @@ impl BlockBuilder {
             RecordKind::Message => BlockFlags::HAS_MESSAGES,
             RecordKind::Truncate => BlockFlags::HAS_TRUNCATE,
             RecordKind::Origin => BlockFlags::HAS_ORIGIN,
+            RecordKind::BeginPrepare | RecordKind::Prepare => BlockFlags::PREPARED,
+            RecordKind::Prepared | RecordKind::RollbackPrepared => BlockFlags::ENDS_PREPARED,
             kind if kind.is_catalog() => BlockFlags::HAS_CATALOG,
             _ => BlockFlags::NONE,
         };

@@ -94,6 +94,11 @@ impl BlockBuilder {
         }
     }
 
+    /// What the records so far are.
+    pub(crate) const fn flags(&self) -> BlockFlags {
+        self.tally.flags
+    }
+
     /// Relations in the set.
     pub(crate) fn relation_count(&self) -> usize {
         self.relations.as_slice().len()

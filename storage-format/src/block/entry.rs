@@ -24,6 +24,9 @@ pub struct Entry {
     pub offset: u32,
     /// Bytes there; of a frame the whole of it, head included.
     pub length: u32,
+    /// In a transaction that the source streamed before its end: the subtransaction that wrote the record, or the
+    /// transaction itself. 0 in all others.
+    pub xid: u32,
 }
 
 impl Entry {
@@ -33,7 +36,7 @@ impl Entry {
         RecordKind::from_id(self.kind_id)
     }
 
-    /// The stored bytes: kind, flags (0), relation, offset, length, reserved (0).
+    /// The stored bytes: kind, flags (0), relation, offset, length, transaction id.
     #[must_use]
     pub fn encode(&self) -> [u8; ENTRY_LEN] {
         let mut bytes = [0; ENTRY_LEN];
@@ -44,10 +47,13 @@ impl Entry {
         if let Some(chunk) = rest.first_chunk_mut::<8>() {
             *chunk = place.to_le_bytes();
         }
+        if let Some(chunk) = rest.last_chunk_mut::<4>() {
+            *chunk = self.xid.to_le_bytes();
+        }
         bytes
     }
 
-    /// The inverse of [`Self::encode`]. Flags and reserved bytes are for later versions and not looked at.
+    /// The inverse of [`Self::encode`]. Flags are for later versions and not looked at.
     #[must_use]
     pub fn decode(bytes: &[u8; ENTRY_LEN]) -> Self {
         let mut fields = Fields::new(bytes);
@@ -58,6 +64,7 @@ impl Entry {
             relation: fields.u16(),
             offset: fields.u32(),
             length: fields.u32(),
+            xid: fields.u32(),
         }
     }
 }
@@ -70,8 +77,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trips(kind_id: u8, relation: u16, offset: u32, length: u32) {
-            let entry = Entry { kind_id, relation, offset, length };
+        fn round_trips(kind_id: u8, relation: u16, offset: u32, length: u32, xid: u32) {
+            let entry = Entry { kind_id, relation, offset, length, xid };
             prop_assert_eq!(Entry::decode(&entry.encode()), entry);
         }
     }
@@ -83,10 +90,11 @@ mod tests {
             relation: 0x0201,
             offset: 0x0605_0403,
             length: 0x0A09_0807,
+            xid: 0x0E0D_0C0B,
         };
         assert_eq!(
             entry.encode(),
-            [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0]
+            [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
         );
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::{BitOr, BitOrAssign};
 
+use crate::record::RecordKind;
+
 /// Flags of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BlockFlags(u32);
@@ -22,7 +24,24 @@ impl BlockFlags {
     /// There is an ORIGIN.
     pub const HAS_ORIGIN: Self = Self(1 << 5);
 
-    const KNOWN: u32 = (1 << 6) - 1;
+    /// There are records of transactions that the source streamed before their end.
+    pub const HAS_STREAMED: Self = Self(1 << 6);
+    /// All records belong to transactions that end with PREPARE here: they are for subscribers of two-phase commit only,
+    /// and what they make of publications counts for nobody else.
+    pub const PREPARED: Self = Self(1 << 7);
+    /// There is the end of a prepared transaction: a `prepared` record or a ROLLBACK PREPARED.
+    pub const ENDS_PREPARED: Self = Self(1 << 8);
+
+    const KNOWN: u32 = (1 << 9) - 1;
+
+    /// Whether a record of `kind` in a block with these flags changes the catalog. A prepared transaction may be rolled
+    /// back: its publications count when it commits. Its relations may stay, since the source describes those that it
+    /// altered once more before their next change.
+    #[must_use]
+    pub const fn apply(self, kind: RecordKind) -> bool {
+        kind.is_catalog()
+            && !(self.contains(Self::PREPARED) && matches!(kind, RecordKind::Publications))
+    }
 
     /// The stored bits.
     #[must_use]

@@ -11,6 +11,7 @@ mod header;
 mod kind;
 mod merge;
 mod open;
+mod prepared;
 mod relations;
 mod view;
 

@@ -85,8 +85,9 @@ pub(super) fn apply_block(
     segment: &Segment,
     offset: u64,
 ) -> Result<(), FormatError> {
+    let flags = block.header().flags;
     for entry in block.entries() {
-        if let Some(kind) = entry.kind().filter(|kind| kind.is_catalog()) {
+        if let Some(kind) = entry.kind().filter(|kind| flags.apply(*kind)) {
             Catalog::apply(catalog, kind, block.payload(&entry)).map_err(|error| {
                 let damage = Damage::Content(format!("{error}: {}", error.source));
                 segment.damage(damage, offset)

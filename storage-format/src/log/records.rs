@@ -128,17 +128,18 @@ impl TransactionIter {
     fn place(&mut self, block: Arc<Block>, entry: Entry) -> Result<Record, ReadError> {
         let kind = entry.kind();
         let payload = block.payload(&entry);
-        if let Some(kind) = kind.filter(|kind| kind.is_catalog()) {
+        if let Some(kind) = kind.filter(|kind| block.header().flags.apply(*kind)) {
             Catalog::apply(&mut self.catalog, kind, payload).map_err(FormatError::from)?;
         }
         let lone = self.open.is_none();
-        if kind == Some(RecordKind::Begin) {
+        if matches!(kind, Some(RecordKind::Begin | RecordKind::BeginPrepare)) {
             self.open = Some(lsn_at(payload, FINAL_LSN_OFFSET));
             self.ordinal = 0;
         }
         let commit_lsn = match (self.open, kind) {
             (Some(open), _) => open,
             (None, Some(RecordKind::Message)) => lsn_at(payload, MESSAGE_LSN_OFFSET),
+            (None, Some(RecordKind::RollbackPrepared)) => lsn_at(payload, ROLLBACK_END_OFFSET),
             (None, _) => Lsn::INVALID,
         };
         let ordinal = match kind {
@@ -149,7 +150,7 @@ impl TransactionIter {
         if ordinal.is_some() {
             self.ordinal += 1;
         }
-        if kind == Some(RecordKind::Commit) {
+        if kind.is_some_and(ends_transaction) {
             self.open = None;
         }
         Ok(Record {
@@ -163,8 +164,12 @@ impl TransactionIter {
     /// The rule of [`Cursor::start`].
     fn is_wanted(&self, record: &Record) -> bool {
         let start = self.cursor.start();
-        let lone = self.open.is_none() && record.kind() != Some(RecordKind::Commit);
-        if lone && record.kind() == Some(RecordKind::Message) {
+        let lone = self.open.is_none() && !record.kind().is_some_and(ends_transaction);
+        let counts_at_its_end = matches!(
+            record.kind(),
+            Some(RecordKind::Message | RecordKind::RollbackPrepared)
+        );
+        if lone && counts_at_its_end {
             return record.commit_lsn > start;
         }
         lone || record.commit_lsn >= start
@@ -183,6 +188,12 @@ impl Iterator for TransactionIter {
 const FINAL_LSN_OFFSET: usize = 1;
 /// The position of a logical message, behind tag and flags.
 const MESSAGE_LSN_OFFSET: usize = 2;
+/// The end of ROLLBACK PREPARED, behind tag, flags and the prepare record's end.
+const ROLLBACK_END_OFFSET: usize = 10;
+
+const fn ends_transaction(kind: RecordKind) -> bool {
+    matches!(kind, RecordKind::Commit | RecordKind::Prepare)
+}
 
 fn lsn_at(payload: &[u8], offset: usize) -> Lsn {
     let field = payload.get(offset..).and_then(<[u8]>::first_chunk);

@@ -1,5 +1,9 @@
 //! Records: what a block's entries describe.
 
+mod prepared;
+
+pub use prepared::PreparedRecord;
+
 /// The kind of a record. The numbers are stored and never change their meaning.
 ///
 /// Kinds below 64 are messages of the source; their bytes are whole CopyData frames in the frames section, in the
@@ -39,6 +43,8 @@ pub enum RecordKind {
     Publications = 64,
     /// The source server's reported parameters.
     ServerParameters = 65,
+    /// The transaction was prepared before it commits here.
+    Prepared = 66,
 }
 
 /// The lowest kind whose bytes are in the aux section.
@@ -71,6 +77,7 @@ impl RecordKind {
             14 => Self::RollbackPrepared,
             64 => Self::Publications,
             65 => Self::ServerParameters,
+            66 => Self::Prepared,
             _ => return None,
         })
     }
@@ -111,7 +118,7 @@ mod tests {
         let known: Vec<u8> = (0..=u8::MAX)
             .filter(|id| RecordKind::from_id(*id).is_some())
             .collect();
-        let expected: Vec<u8> = (1..=14).chain(64..=65).collect();
+        let expected: Vec<u8> = (1..=14).chain(64..=66).collect();
         assert_eq!(known, expected);
         for id in known {
             assert_eq!(RecordKind::from_id(id).unwrap().id(), id);

@@ -91,7 +91,11 @@ impl<'a> SealedOutput<'a> {
     /// Writes what was merged so far if the next block would make it too large.
     pub(crate) fn make_room(&mut self, next: &BlockHeader) -> Result<(), FormatError> {
         let merged = self.builder.raw_len() + next.raw_len();
-        if merged > self.options.block_bytes || next.kind != self.kind {
+        let prepared = |flags: BlockFlags| flags.contains(BlockFlags::PREPARED);
+        // What is for some subscribers only stays in blocks that the others pass over.
+        let mixed =
+            !self.builder.is_empty() && prepared(self.builder.flags()) != prepared(next.flags);
+        if merged > self.options.block_bytes || next.kind != self.kind || mixed {
             self.flush()?;
         }
         Ok(())

@@ -13,6 +13,7 @@
 //! again from its start.
 
 mod file;
+mod prepared;
 mod transaction;
 
 use std::collections::{HashMap, HashSet};
@@ -26,8 +27,9 @@ use crate::error::FormatError;
 use crate::fs::Fs;
 use crate::record::RecordKind;
 use file::StagedFile;
+pub use prepared::{PreparedStore, PreparedTransaction};
 pub use transaction::StagedTransaction;
-use transaction::StagedWriter;
+use transaction::{StagedHead, StagedWriter};
 
 /// The folder of staged transactions inside a log directory.
 const FOLDER: &str = "staging";
@@ -65,15 +67,34 @@ impl Staging {
         })
     }
 
-    /// Begins a transaction; one with the same id is discarded. `start` and `send_time` are those of its first
-    /// STREAM START.
+    /// Begins a transaction that comes in pieces; one with the same id is discarded. `start` and `send_time` are those
+    /// of its first STREAM START.
     pub fn begin(&mut self, xid: Xid, start: Lsn, send_time: PgTimestamp) {
+        self.begin_with(StagedHead {
+            xid,
+            start,
+            send_time,
+            streamed: true,
+        });
+    }
+
+    /// Begins a transaction that comes whole. `start` and `send_time` are those of its BEGIN PREPARE.
+    pub fn begin_whole(&mut self, xid: Xid, start: Lsn, send_time: PgTimestamp) {
+        self.begin_with(StagedHead {
+            xid,
+            start,
+            send_time,
+            streamed: false,
+        });
+    }
+
+    fn begin_with(&mut self, head: StagedHead) {
+        let xid = head.xid;
         self.discard(xid);
         self.files += 1;
         let path = self.folder.join(format!("{xid}-{}.staged", self.files));
         let file = StagedFile::new(Arc::clone(&self.fs), path);
-        self.open
-            .insert(xid, StagedWriter::new(xid, start, send_time, file));
+        self.open.insert(xid, StagedWriter::new(head, file));
     }
 
     /// Whether the transaction has begun.

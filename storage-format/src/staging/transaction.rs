@@ -23,17 +23,55 @@ pub(super) struct StagedWriter {
     prefix: Vec<u8>,
 }
 
+/// How a staged transaction begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StagedHead {
+    pub(super) xid: Xid,
+    pub(super) start: Lsn,
+    pub(super) send_time: PgTimestamp,
+    pub(super) streamed: bool,
+}
+
 /// A staged transaction that is complete. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct StagedTransaction {
     xid: Xid,
     start: Lsn,
     send_time: PgTimestamp,
+    /// Whether it came in pieces before its end.
+    streamed: bool,
     file: StagedFile,
     aborted: Aborted,
 }
 
 impl StagedTransaction {
+    /// One whose file is there.
+    pub(super) const fn existing(head: StagedHead, file: StagedFile, aborted: Aborted) -> Self {
+        Self {
+            xid: head.xid,
+            start: head.start,
+            send_time: head.send_time,
+            streamed: head.streamed,
+            file,
+            aborted,
+        }
+    }
+
+    /// Whether the source sent it in pieces before its end.
+    #[must_use]
+    pub const fn is_streamed(&self) -> bool {
+        self.streamed
+    }
+
+    /// Subtransactions of which nothing counts.
+    pub(super) const fn aborted(&self) -> &Aborted {
+        &self.aborted
+    }
+
+    pub(super) const fn file_mut(&mut self) -> &mut StagedFile {
+        &mut self.file
+    }
+
     /// The top-level transaction.
     #[must_use]
     pub const fn xid(&self) -> Xid {
@@ -69,19 +107,13 @@ impl StagedTransaction {
 }
 
 impl StagedWriter {
-    pub(super) fn new(xid: Xid, start: Lsn, send_time: PgTimestamp, file: StagedFile) -> Self {
+    pub(super) fn new(head: StagedHead, file: StagedFile) -> Self {
         let mut builder = BlockBuilder::new();
-        builder.start(Some(placeholder(send_time)));
+        builder.start(Some(placeholder(head.send_time)));
         Self {
-            transaction: StagedTransaction {
-                xid,
-                start,
-                send_time,
-                file,
-                aborted: Aborted::new(),
-            },
+            transaction: StagedTransaction::existing(head, file, Aborted::new()),
             builder,
-            subxid: xid,
+            subxid: head.xid,
             accounted: 0,
             prefix: Vec::new(),
         }
@@ -110,6 +142,9 @@ impl StagedWriter {
             self.flush()?;
         }
         self.subxid = owner;
+        if self.transaction.streamed {
+            self.builder.streamed_by(subxid);
+        }
         self.account();
         Ok(())
     }

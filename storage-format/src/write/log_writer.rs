@@ -108,7 +108,7 @@ impl LogWriter {
                 problem: format!("{damage}"),
             };
             let sections = Sections::of_parts(builder.sections());
-            apply_catalog(&mut catalog, sections).map_err(unusable)?;
+            apply_catalog(&mut catalog, header.flags, sections).map_err(unusable)?;
         }
         Ok(catalog)
     }

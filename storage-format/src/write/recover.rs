@@ -109,7 +109,7 @@ impl Scan {
             let stored = window.stored_body(block)?;
             let body = raw_body(&block.header, stored, &mut self.buffer);
             body.and_then(|body| Sections::split(&block.header, body))
-                .and_then(|sections| apply_catalog(&mut catalog, sections))
+                .and_then(|sections| apply_catalog(&mut catalog, block.header.flags, sections))
                 .map_err(|damage| place(damage, &path))?;
         }
         self.found.state.advance(&block.header, catalog);

@@ -9,13 +9,15 @@ use pg_proto::pgoutput::{Begin, Commit, Message, encode};
 use super::log_writer::LogWriter;
 use super::state::apply_catalog;
 use crate::block::{
-    BLOCK_HEADER_LEN, BlockBuilder, BlockFlags, BlockHeader, FRAME_HEAD_LEN, Sections, raw_body,
+    BLOCK_HEADER_LEN, BlockBuilder, BlockFlags, BlockHeader, BuildError, FRAME_HEAD_LEN, Sections,
+    raw_body,
 };
 use crate::catalog::Catalog;
 use crate::error::{Damage, FormatError};
 use crate::fs::FsFile;
+use crate::record::{PreparedRecord, RecordKind};
 use crate::segment::{FileWindow, FoundBlock};
-use crate::staging::StagedTransaction;
+use crate::staging::{PreparedTransaction, StagedTransaction};
 
 /// Headers are read from the staged file in pieces of this size; bodies are not read at all.
 const HEADER_WINDOW_LEN: usize = 4 << 10;
@@ -30,6 +32,17 @@ struct Plan {
     has_catalog: bool,
 }
 
+/// What stands before and behind the records of a staged transaction.
+#[derive(Clone, Copy, Debug)]
+enum Ends<'a> {
+    /// BEGIN and COMMIT.
+    Committed(&'a Commit),
+    /// BEGIN PREPARE and PREPARE.
+    Prepared(&'a PreparedRecord),
+    /// BEGIN, how it was prepared, and COMMIT.
+    CommitPrepared(&'a PreparedRecord, &'a Commit),
+}
+
 impl LogWriter {
     /// Appends a staged transaction that commits as `commit` says. False if nothing of it is left, so that nothing
     /// was appended: all of it was rolled back, or unpublished. After [`FormatError::NoSpace`] the log is as it was,
@@ -39,6 +52,32 @@ impl LogWriter {
         staged: &StagedTransaction,
         commit: &Commit,
     ) -> Result<bool, FormatError> {
+        self.append_between(staged, Ends::Committed(commit))
+    }
+
+    /// Appends a transaction that is prepared, at its PREPARE, also if it is empty. It stays as it is, since it is
+    /// appended once more when it commits. [`FormatError::NoSpace`] as for [`Self::append_staged`].
+    pub fn append_prepared(&mut self, prepared: &PreparedTransaction) -> Result<(), FormatError> {
+        let ends = Ends::Prepared(prepared.record());
+        self.append_between(prepared.staged(), ends).map(drop)
+    }
+
+    /// Appends a prepared transaction as one that commits as `commit` says, also if it is empty.
+    /// [`FormatError::NoSpace`] as for [`Self::append_staged`].
+    pub fn append_commit_prepared(
+        &mut self,
+        prepared: &PreparedTransaction,
+        commit: &Commit,
+    ) -> Result<(), FormatError> {
+        let ends = Ends::CommitPrepared(prepared.record(), commit);
+        self.append_between(prepared.staged(), ends).map(drop)
+    }
+
+    fn append_between(
+        &mut self,
+        staged: &StagedTransaction,
+        ends: Ends<'_>,
+    ) -> Result<bool, FormatError> {
         self.usable()?;
         if self.open.is_some() {
             return Err(FormatError::State {
@@ -46,19 +85,17 @@ impl LogWriter {
                 problem: "a transaction is open",
             });
         }
-        let Some(file) = staged.file().file.as_deref() else {
-            return Ok(false);
-        };
-        let plan = plan(file, staged)?;
-        if plan.events == 0 && !plan.has_catalog {
+        let plan = plan(staged)?;
+        if plan.events == 0 && !plan.has_catalog && matches!(ends, Ends::Committed(_)) {
             return Ok(false);
         }
-        let catalog = self.staged_catalog(file, staged, &plan)?;
-        self.roll_over_if_full(ENDS_LEN)?;
-        let reserved = self.active.reserve(plan.bytes + ENDS_LEN);
+        let catalog = self.staged_catalog(staged, &plan, ends.flags())?;
+        let ends_len = ENDS_LEN + ends.variable_len();
+        self.roll_over_if_full(ends_len)?;
+        let reserved = self.active.reserve(plan.bytes + ends_len);
         self.checked(reserved)?;
         let mut builder = std::mem::take(&mut self.rest);
-        let result = self.append_staged_parts(&mut builder, file, staged, commit, catalog);
+        let result = self.append_staged_parts(&mut builder, staged, ends, catalog);
         self.rest = builder;
         if result.is_err() {
             self.rewind();
@@ -69,52 +106,51 @@ impl LogWriter {
     fn append_staged_parts(
         &mut self,
         builder: &mut BlockBuilder,
-        file: &dyn FsFile,
         staged: &StagedTransaction,
-        commit: &Commit,
+        ends: Ends<'_>,
         catalog: Arc<Catalog>,
     ) -> Result<(), FormatError> {
-        let begin = Begin {
-            final_lsn: commit.commit_lsn,
-            commit_time: commit.commit_time,
-            xid: staged.xid(),
-        };
         let mut payload = Vec::new();
-        encode(&Message::Begin(begin), &mut payload);
         builder.start(None);
-        builder.push_begin(&begin, staged.start(), staged.send_time(), &payload)?;
+        if staged.is_streamed() {
+            builder.streamed_by(staged.xid());
+        }
+        ends.push_begin(staged, builder, &mut payload)?;
         self.append_block(builder)?;
         if let Some(open) = &mut self.state.open {
             open.catalog = catalog;
         }
-        self.copy_blocks(file, staged)?;
-        payload.clear();
-        encode(&Message::Commit(*commit), &mut payload);
+        self.copy_blocks(staged, ends.flags())?;
         builder.start(self.open);
-        builder.push_commit(commit, commit.end_lsn, &payload)?;
+        if staged.is_streamed() {
+            builder.streamed_by(staged.xid());
+        }
+        payload.clear();
+        ends.push_end(builder, &mut payload)?;
         self.append_block(builder)
     }
 
     /// What the catalog is after the transaction. Found out before anything is written.
     fn staged_catalog(
         &self,
-        file: &dyn FsFile,
         staged: &StagedTransaction,
         plan: &Plan,
+        flags: BlockFlags,
     ) -> Result<Arc<Catalog>, FormatError> {
         let mut catalog = self.state.working_catalog();
         if !plan.has_catalog {
             return Ok(catalog);
         }
         let mut buffer = Bytes::new();
-        for_each_kept(file, staged, |window, block| {
+        for_each_kept(staged, |_, window, block| {
             if !block.header.flags.contains(BlockFlags::HAS_CATALOG) {
                 return Ok(());
             }
             let path = window.path().to_owned();
+            let flags = block.header.flags | flags;
             let body = raw_body(&block.header, window.stored_body(block)?, &mut buffer);
             body.and_then(|body| Sections::split(&block.header, body))
-                .and_then(|sections| apply_catalog(&mut catalog, sections))
+                .and_then(|sections| apply_catalog(&mut catalog, flags, sections))
                 .map_err(|damage| damage.at(&path, block.offset))
         })?;
         Ok(catalog)
@@ -122,11 +158,11 @@ impl LogWriter {
 
     fn copy_blocks(
         &mut self,
-        file: &dyn FsFile,
         staged: &StagedTransaction,
+        flags: BlockFlags,
     ) -> Result<(), FormatError> {
-        for_each_kept(file, staged, |window, block| {
-            let header = self.final_header(&block.header);
+        for_each_kept(staged, |file, window, block| {
+            let header = self.final_header(&block.header, flags);
             self.state.check(&header)?;
             let relations = window.relations(block)?;
             let copied = self.copy_block(&header, relations, file, block);
@@ -141,13 +177,14 @@ impl LogWriter {
     }
 
     /// The staged header with what the commit tells.
-    fn final_header(&self, staged: &BlockHeader) -> BlockHeader {
+    fn final_header(&self, staged: &BlockHeader, flags: BlockFlags) -> BlockHeader {
         let (commit_lsn, commit_time, next_ordinal) = self.open.map_or_else(
             || (Lsn::INVALID, staged.first_commit_time, 0),
             |open| (open.commit_lsn, open.commit_time, open.next_ordinal),
         );
         let placement = self.placement();
         BlockHeader {
+            flags: staged.flags | flags,
             first_commit_lsn: commit_lsn,
             last_commit_lsn: commit_lsn,
             first_commit_time: commit_time,
@@ -180,9 +217,77 @@ impl LogWriter {
     }
 }
 
-fn plan(file: &dyn FsFile, staged: &StagedTransaction) -> Result<Plan, FormatError> {
+impl Ends<'_> {
+    /// What holds for all blocks of the transaction.
+    const fn flags(&self) -> BlockFlags {
+        match self {
+            Self::Prepared(_) => BlockFlags::PREPARED,
+            Self::Committed(_) | Self::CommitPrepared(..) => BlockFlags::NONE,
+        }
+    }
+
+    /// Bytes of what has no fixed length.
+    const fn variable_len(&self) -> u64 {
+        match self {
+            Self::Committed(_) => 0,
+            Self::Prepared(record) | Self::CommitPrepared(record, _) => {
+                2 * (record.gid.len() + 64) as u64
+            }
+        }
+    }
+
+    fn push_begin(
+        &self,
+        staged: &StagedTransaction,
+        builder: &mut BlockBuilder,
+        payload: &mut Vec<u8>,
+    ) -> Result<(), BuildError> {
+        let (start, send_time) = (staged.start(), staged.send_time());
+        let commit = match self {
+            Self::Committed(commit) | Self::CommitPrepared(_, commit) => commit,
+            Self::Prepared(record) => {
+                let begin = record.begin_prepare();
+                encode(&Message::BeginPrepare(begin), payload);
+                return builder.push_begin_prepare(&begin, start, send_time, payload);
+            }
+        };
+        let begin = Begin {
+            final_lsn: commit.commit_lsn,
+            commit_time: commit.commit_time,
+            xid: staged.xid(),
+        };
+        encode(&Message::Begin(begin), payload);
+        builder.push_begin(&begin, start, send_time, payload)?;
+        if let Self::CommitPrepared(record, _) = self {
+            payload.clear();
+            record.encode(payload);
+            builder.push_aux(RecordKind::Prepared, payload)?;
+        }
+        Ok(())
+    }
+
+    fn push_end(
+        &self,
+        builder: &mut BlockBuilder,
+        payload: &mut Vec<u8>,
+    ) -> Result<(), BuildError> {
+        match self {
+            Self::Committed(commit) | Self::CommitPrepared(_, commit) => {
+                encode(&Message::Commit(**commit), payload);
+                builder.push_commit(commit, commit.end_lsn, payload)
+            }
+            Self::Prepared(record) => {
+                let prepare = record.prepare();
+                encode(&Message::Prepare(prepare), payload);
+                builder.push_prepare(&prepare, prepare.end_lsn, payload)
+            }
+        }
+    }
+}
+
+fn plan(staged: &StagedTransaction) -> Result<Plan, FormatError> {
     let mut plan = Plan::default();
-    for_each_kept(file, staged, |_, block| {
+    for_each_kept(staged, |_, _, block| {
         plan.bytes += block.end - block.offset;
         plan.events += u64::from(block.header.event_count);
         plan.has_catalog |= block.header.flags.contains(BlockFlags::HAS_CATALOG);
@@ -193,11 +298,14 @@ fn plan(file: &dyn FsFile, staged: &StagedTransaction) -> Result<Plan, FormatErr
 
 /// Calls `each` for every block that is not rolled back.
 fn for_each_kept<'a>(
-    file: &'a dyn FsFile,
-    staged: &StagedTransaction,
-    mut each: impl FnMut(&mut FileWindow<'a>, &FoundBlock) -> Result<(), FormatError>,
+    staged: &'a StagedTransaction,
+    mut each: impl FnMut(&'a dyn FsFile, &mut FileWindow<'a>, &FoundBlock) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
     let path = &staged.file().path;
+    // Without a file nothing was written.
+    let Some(file) = staged.file().file.as_deref() else {
+        return Ok(());
+    };
     let mut window = FileWindow::with_window(file, path, HEADER_WINDOW_LEN)?;
     let mut offset = 0;
     while offset < staged.stored_bytes() {
@@ -205,7 +313,7 @@ fn for_each_kept<'a>(
             .header(offset)?
             .map_err(|damage: Damage| damage.at(path, offset))?;
         if !staged.is_dropped(&block.header) {
-            each(&mut window, &block)?;
+            each(file, &mut window, &block)?;
         }
         offset = block.end;
     }

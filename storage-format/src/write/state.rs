@@ -143,14 +143,15 @@ impl From<Disorder> for FormatError {
     }
 }
 
-/// Applies the catalog records among the sections' records to `catalog`.
+/// Applies the catalog records among the sections' records to `catalog`. `flags` are the block's.
 pub(crate) fn apply_catalog(
     catalog: &mut Arc<Catalog>,
+    flags: BlockFlags,
     sections: Sections<'_>,
 ) -> Result<(), Damage> {
     for record in sections.records() {
         let record = record?;
-        let Some(kind) = record.entry.kind().filter(|kind| kind.is_catalog()) else {
+        let Some(kind) = record.entry.kind().filter(|kind| flags.apply(*kind)) else {
             continue;
         };
         Catalog::apply(catalog, kind, record.payload)

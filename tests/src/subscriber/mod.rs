@@ -3,6 +3,7 @@
 
 mod grpc;
 mod model;
+mod pieces;
 mod postgres;
 mod received;
 mod recvlogical;
@@ -10,6 +11,7 @@ mod stream;
 
 pub use grpc::{GrpcSubscriber, Keep, from_lsn, from_slot, tables};
 pub use model::TableModel;
+pub use pieces::{Piece, PieceClient, Unit, is_schema};
 pub use postgres::PostgresSubscriber;
 pub use received::Received;
 pub use recvlogical::RecvLogical;

@@ -10,7 +10,7 @@ use tests::subscriber::{StreamClient, Transaction};
 
 use super::stage::Stage;
 
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
     create table plain (id int primary key, a text, b numeric(12,3), c timestamptz, d bytea, e float8);
     create table whole (id int, v text, big text);
     alter table whole replica identity full;
@@ -30,7 +30,7 @@ const TABLES: &str = "
     create table parted_b partition of parted for values in ('b');
     create publication selected for table plain, toasted with (publish = 'insert, delete')";
 
-const STEPS: &[&str] = &[
+pub(crate) const STEPS: &[&str] = &[
     "insert into plain select g, 'row ' || g, g / 7.0, '2024-02-29 12:34:56.789+02', decode(md5(g::text), 'hex'), g / 3.0 from generate_series(1, 20) g",
     "insert into plain values (100, null, 'NaN', 'infinity', '', 'NaN'), (101, E'tab\\t\\u00e9\\U0001f600', null, null, null, '-0')",
     "update plain set a = a || '!' where id < 5",

@@ -40,6 +40,13 @@ impl Stage {
         Self::on(source, fanouts).await
     }
 
+    /// The same whose slot at the source is not one of two-phase commit.
+    pub(crate) async fn new_without_two_phase(major: u32, fanouts: usize, sql: &str) -> Self {
+        let source = Cluster::start_new(major).await;
+        source.sql(sql).await;
+        Self::on_with(source, fanouts, &[("source.two_phase", "off")]).await
+    }
+
     /// The same with pgbench's tables, empty.
     pub(crate) async fn with_pgbench(major: u32, fanouts: usize) -> Self {
         let source = Cluster::start_new(major).await;

@@ -116,6 +116,7 @@ const fn kind_name(kind: Option<RecordKind>) -> &'static str {
         Some(RecordKind::RollbackPrepared) => "rollback prepared",
         Some(RecordKind::Publications) => "publications",
         Some(RecordKind::ServerParameters) => "server parameters",
+        Some(RecordKind::Prepared) => "prepared",
         None => "unknown",
     }
 }

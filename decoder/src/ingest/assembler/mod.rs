@@ -8,9 +8,11 @@
 //!   ORIGIN behind it, are held back until there is something to begin.
 //! * A part of an in-progress transaction is staged, record by record, under the subtransaction it belongs to; its
 //!   records lose their transaction id, so that at commit they are what a plain transaction would have been.
+//! * A transaction that ends with PREPARE is staged, too, whether it comes in pieces or whole; see [`prepared`].
 //! * A keepalive's position counts where no transaction is open: everything that commits below it was sent.
 
 mod checks;
+mod prepared;
 
 use std::sync::Arc;
 
@@ -53,6 +55,10 @@ enum State {
     Skipping(Begin),
     /// Inside a part of an in-progress transaction.
     Streaming(Xid),
+    /// Inside a transaction that comes whole and ends with PREPARE.
+    Preparing { xid: Xid, prepare_lsn: Lsn },
+    /// The same, when the log has it already.
+    SkippingPrepared,
 }
 
 #[derive(Debug)]
@@ -96,6 +102,10 @@ impl Assembler {
             State::Open(_) => self.in_transaction(incoming, sink),
             State::Skipping(begin) => self.while_skipping(begin, incoming, sink),
             State::Streaming(top) => self.in_stream(top, incoming, sink),
+            State::Preparing { xid, prepare_lsn } => {
+                self.while_preparing(xid, prepare_lsn, incoming, sink)
+            }
+            State::SkippingPrepared => self.while_skipping_prepared(incoming),
             State::Between => self.between(incoming, sink),
             State::Begun(_) => self.after_begin(incoming, sink),
         }
@@ -118,6 +128,10 @@ impl Assembler {
             }
             Message::StreamCommit(commit) => self.stream_commit(&commit, sink),
             Message::StreamAbort(abort) => sink.stage_abort(abort.xid, abort.subxid),
+            Message::BeginPrepare(begin) => self.begin_prepare(&begin, incoming, sink),
+            Message::StreamPrepare(prepare) => self.stream_prepare(&prepare, sink),
+            Message::CommitPrepared(end) => self.commit_prepared(&end, sink),
+            Message::RollbackPrepared(end) => self.rollback_prepared(&end, incoming, sink),
             _ => Err(self.misplaced(incoming, "outside a transaction").into()),
         }
     }

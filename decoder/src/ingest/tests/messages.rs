@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use pg_proto::pgoutput::{
-    Begin, Change, Commit, LogicalMessage, Message, OldTuple, Origin, Relation, ReplicaIdentity,
-    StreamAbort, StreamCommit, StreamStart, Truncate, Tuple, encode,
+    Begin, BeginPrepare, Change, Commit, CommitPrepared, LogicalMessage, Message, OldTuple, Origin,
+    Prepare, Relation, ReplicaIdentity, RollbackPrepared, StreamAbort, StreamCommit, StreamStart,
+    Truncate, Tuple, encode,
 };
 use pg_proto::{Lsn, Oid, PgTimestamp, Reader, Xid};
 use storage_format::catalog::PublicationState;
@@ -50,6 +51,53 @@ fn commit_at(commit: u64) -> Commit {
 
 pub(super) fn commit(commit: u64) -> Vec<u8> {
     bytes(&Message::Commit(commit_at(commit)))
+}
+
+pub(super) fn begin_prepare(prepare: u64, xid: u32) -> Vec<u8> {
+    bytes(&Message::BeginPrepare(BeginPrepare {
+        prepare_lsn: Lsn(prepare),
+        end_lsn: Lsn(prepare + COMMIT_LEN),
+        prepare_time: PgTimestamp(1),
+        xid: Xid(xid),
+        gid: b"gid",
+    }))
+}
+
+fn prepare_at(prepare: u64, xid: u32) -> Prepare<'static> {
+    Prepare {
+        prepare_lsn: Lsn(prepare),
+        end_lsn: Lsn(prepare + COMMIT_LEN),
+        prepare_time: PgTimestamp(1),
+        xid: Xid(xid),
+        gid: b"gid",
+    }
+}
+
+pub(super) fn prepare(prepare: u64, xid: u32) -> Vec<u8> {
+    bytes(&Message::Prepare(prepare_at(prepare, xid)))
+}
+
+pub(super) fn stream_prepare(prepare: u64, xid: u32) -> Vec<u8> {
+    bytes(&Message::StreamPrepare(prepare_at(prepare, xid)))
+}
+
+pub(super) fn commit_prepared(commit: u64, xid: u32) -> Vec<u8> {
+    bytes(&Message::CommitPrepared(CommitPrepared {
+        commit: commit_at(commit),
+        xid: Xid(xid),
+        gid: b"gid",
+    }))
+}
+
+pub(super) fn rollback_prepared(prepare: u64, end: u64, xid: u32) -> Vec<u8> {
+    bytes(&Message::RollbackPrepared(RollbackPrepared {
+        prepare_end_lsn: Lsn(prepare + COMMIT_LEN),
+        rollback_end_lsn: Lsn(end),
+        prepare_time: PgTimestamp(1),
+        rollback_time: PgTimestamp(2),
+        xid: Xid(xid),
+        gid: b"gid",
+    }))
 }
 
 pub(super) fn origin() -> Vec<u8> {
@@ -194,6 +242,7 @@ impl Bench {
 pub(super) struct Told {
     pub(super) lines: Vec<String>,
     staged: Vec<Xid>,
+    prepared: Vec<Xid>,
 }
 
 impl Told {
@@ -263,6 +312,42 @@ impl Sink for Told {
         self.note(format!(
             "commit staged {} {}",
             stream.xid, stream.commit.end_lsn
+        ))
+    }
+
+    fn prepare_begin(&mut self, xid: Xid, _: &Incoming<'_>) -> Result<(), StreamError> {
+        self.staged.push(xid);
+        self.note(format!("stage {xid} whole"))
+    }
+
+    fn is_prepared(&self, xid: Xid, _: &[u8]) -> bool {
+        self.prepared.contains(&xid)
+    }
+
+    fn prepare(&mut self, prepare: &Prepare<'_>, late: bool) -> Result<(), StreamError> {
+        self.staged.retain(|xid| *xid != prepare.xid);
+        self.prepared.push(prepare.xid);
+        let late = if late { " late" } else { "" };
+        self.note(format!("prepare {} {}{late}", prepare.xid, prepare.end_lsn))
+    }
+
+    fn commit_prepared(&mut self, end: &CommitPrepared<'_>) -> Result<(), StreamError> {
+        self.prepared.retain(|xid| *xid != end.xid);
+        self.note(format!(
+            "commit prepared {} {}",
+            end.xid, end.commit.end_lsn
+        ))
+    }
+
+    fn rollback_prepared(
+        &mut self,
+        end: &RollbackPrepared<'_>,
+        _: &Incoming<'_>,
+    ) -> Result<(), StreamError> {
+        self.prepared.retain(|xid| *xid != end.xid);
+        self.note(format!(
+            "rollback prepared {} {}",
+            end.xid, end.rollback_end_lsn
         ))
     }
 }

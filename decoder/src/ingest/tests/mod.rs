@@ -3,3 +3,4 @@
 mod assembler;
 mod log;
 mod messages;
+mod prepared;

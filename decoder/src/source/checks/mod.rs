@@ -187,12 +187,6 @@ fn slot_problem(slot: &SlotFacts, database: &str) -> Option<String> {
     if slot.temporary {
         return Some("is temporary".to_owned());
     }
-    if slot.two_phase {
-        return Some(
-            "was created with two_phase, so that it sends prepared transactions before they commit"
-                .to_owned(),
-        );
-    }
     None
 }
 

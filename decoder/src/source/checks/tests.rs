@@ -105,7 +105,6 @@ fn slots_of_another_kind_are_refused() {
     assert!(refused_slot(|slot| slot.plugin = Some("wal2json".to_owned())).contains("wal2json"));
     assert!(refused_slot(|slot| slot.plugin = None).contains("physical"));
     assert!(refused_slot(|slot| slot.database = Some("shop".to_owned())).contains("shop"));
-    assert!(refused_slot(|slot| slot.two_phase = true).contains("two_phase"));
     assert!(refused_slot(|slot| slot.temporary = true).contains("temporary"));
     assert!(refused_slot(|slot| slot.confirmed_flush = None).contains("never finished"));
 }

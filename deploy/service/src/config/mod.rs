@@ -12,4 +12,5 @@ pub use error::ConfigError;
 pub use load::{DEFAULT_FILE, Override};
 pub use sections::{
     Config, Decoder, Fanout, Format, Log, Retention, Serve, Source, SslMode, Telemetry, Tls,
+    TwoPhase,
 };

@@ -44,12 +44,24 @@ pub struct Source {
     pub slot: String,
     /// The publication that the slot's stream follows.
     pub publication: String,
+    /// Whether `decctl init` makes the slot for two-phase commit.
+    pub two_phase: TwoPhase,
     /// Whether and how far TLS is asked for, as libpq's `sslmode`.
     pub sslmode: SslMode,
     /// Certificates of the authorities that are trusted (PEM); without it the system's.
     pub sslrootcert: Option<PathBuf>,
     /// Longest time until a connection stands, in milliseconds.
     pub connect_timeout_ms: u64,
+}
+
+/// Whether the log gets transactions when they are prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TwoPhase {
+    /// If the server can: from version 15 on.
+    Auto,
+    /// When they commit.
+    Off,
 }
 
 /// libpq's `sslmode`, without `allow`.
@@ -205,6 +217,7 @@ impl Default for Source {
             database: "postgres".to_owned(),
             slot: "decant".to_owned(),
             publication: "decant".to_owned(),
+            two_phase: TwoPhase::Auto,
             sslmode: SslMode::Prefer,
             sslrootcert: None,
             connect_timeout_ms: 10_000,

@@ -60,11 +60,11 @@ impl TryFrom<SubscribeRequest> for Wanted {
                 columns,
             },
             emit: EmitOptions {
-                start: Lsn::INVALID,
                 end: (options.end_lsn != 0).then_some(Lsn(options.end_lsn)),
                 messages: options.messages,
                 local_origin_only: options.local_origin_only,
                 missing_publication: MissingPublication::Skip,
+                ..EmitOptions::default()
             },
             batch_bytes: options.batch_bytes,
             raw: options.raw,

@@ -12,10 +12,10 @@ use storage_format::log::ReadError;
 use super::backends::Streams;
 use super::parameters::{encoding_conflict, fixed_settings};
 use super::session::{Flow, Session};
-use super::start_options::{self, StartOptions};
+use super::start_options::{self, StartOptions, Streaming};
 use super::stream::{End, Sending};
 use super::upstream::with_causes;
-use crate::emit::{EmitOptions, MissingPublication};
+use crate::emit::{EmitOptions, MissingPublication, WireForm};
 use crate::error::StreamError;
 use crate::positions::Lease;
 use crate::replay::{Ahead, Stream, StreamOptions};
@@ -27,6 +27,7 @@ use crate::subscriber::{Protocol, Registration, SubscriberInfo};
 struct Prepared {
     stream: Stream,
     registration: Registration,
+    form: Option<WireForm>,
     start: Lsn,
 }
 
@@ -99,9 +100,11 @@ impl Session<'_> {
         let Prepared {
             stream,
             registration,
+            form,
             start,
         } = prepared;
-        let sending = Sending::new(stream, lease, &registration, start, self.wal_sender_timeout);
+        let sending = Sending::new(stream, lease, &registration, start, self.wal_sender_timeout)
+            .in_form(form);
         let cancelled = self.backend.cancelled();
         let shutdown = &self.shared.shutdown;
         let signals = (&*cancelled, &self.terminated);
@@ -165,6 +168,8 @@ impl Session<'_> {
         }
         let start = start.max(confirmed);
         self.require_publications(slot, &options, start).await?;
+        let two_phase_at = self.two_phase_at(slot, lease, start, &options).await?;
+        let streaming = options.streaming != Streaming::Off;
         let selection = SelectionSpec {
             publications: Publications::Named(options.publications.clone()),
             ..SelectionSpec::default()
@@ -181,6 +186,10 @@ impl Session<'_> {
                 } else {
                     MissingPublication::Fail
                 },
+                streaming,
+                two_phase_at,
+                begin_with_first_change: self.source.version.begins_late(),
+                repeat_relations: true,
             },
             ahead: Ahead::Wait,
         };
@@ -189,8 +198,33 @@ impl Session<'_> {
         Ok(Prepared {
             stream,
             registration: self.register(slot, selection)?,
+            form: WireForm::new(streaming, options.binary),
             start,
         })
+    }
+
+    /// From which PREPARE on this subscriber gets prepared transactions as such. It is asked for when the slot is made,
+    /// or later with an option, and stays so: what was prepared before comes whole with its commit, also after a
+    /// reconnect, or the subscriber would get a PREPARE twice.
+    async fn two_phase_at(
+        &self,
+        slot: &str,
+        lease: &Lease,
+        start: Lsn,
+        options: &StartOptions,
+    ) -> Result<Option<Lsn>, ErrorFields> {
+        let kept = lease.slot();
+        if kept.two_phase {
+            // The option is not needed, nor a version of the protocol that has it.
+            return Ok(Some(Lsn(kept.two_phase_at)));
+        }
+        if !options.two_phase {
+            return Ok(None);
+        }
+        let positions = &self.shared.services.positions;
+        let altered = positions.set_two_phase(slot, Some(start)).await;
+        let altered = altered.map_err(|error| self.slot_error(&error))?;
+        Ok(Some(Lsn(altered.two_phase_at)))
     }
 
     /// Versions before 18 end a stream at the first change if a publication is missing; here it does not begin.

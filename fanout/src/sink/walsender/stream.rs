@@ -20,7 +20,7 @@ use super::client::{Client, ClientFrame, Output, ReceiveError};
 use super::keepalive::{Due, Keepalives, Line};
 use super::progress::Progress;
 use super::session::administrator;
-use crate::emit::{Frames, Warning};
+use crate::emit::{Frames, Warning, WireForm};
 use crate::error::StreamError;
 use crate::positions::Lease;
 use crate::replay::{Advance, Stream};
@@ -74,6 +74,8 @@ pub(super) struct Sending<'a> {
     lease: &'a Lease,
     subscriber: &'a Subscriber,
     frames: Frames,
+    /// What it asked for in another form than the log has.
+    form: Option<WireForm>,
     progress: Progress,
     keepalives: Keepalives,
     /// There was nothing further in the log when it was last asked.
@@ -104,6 +106,7 @@ impl<'a> Sending<'a> {
             lease,
             subscriber,
             frames: Frames::default(),
+            form: None,
             progress: Progress::new(start),
             keepalives: Keepalives::new(timeout, Instant::now()),
             at_head: false,
@@ -114,6 +117,11 @@ impl<'a> Sending<'a> {
             changes: 0,
             bytes: 0,
         }
+    }
+
+    /// In another form than the log has.
+    pub(super) fn in_form(self, form: Option<WireForm>) -> Self {
+        Self { form, ..self }
     }
 
     /// Streams until one side ends it. What waits in the client's sender goes out first.
@@ -185,7 +193,11 @@ impl<'a> Sending<'a> {
             if self.at_head || self.ending.is_some() || self.frames.remaining() >= WRITE_BYTES {
                 break;
             }
-            match self.stream.advance(&mut self.frames) {
+            let advanced = match &mut self.form {
+                None => self.stream.advance(&mut self.frames),
+                Some(form) => self.stream.advance(&mut form.onto(&mut self.frames)),
+            };
+            match advanced {
                 Ok(Advance::Moved(step)) => {
                     self.changes += step.changes;
                     for warning in &step.warnings {

@@ -74,6 +74,11 @@ impl ServerVersion {
         self.0 >= 18
     }
 
+    /// Whether BEGIN waits for the first change that is sent, and has its position.
+    pub(crate) const fn begins_late(self) -> bool {
+        self.0 >= 15
+    }
+
     /// What a server says of a slot whose changes are gone.
     pub(crate) fn invalidated_slot(self, slot: &str) -> String {
         let words = match self.0 {

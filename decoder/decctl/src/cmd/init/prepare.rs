@@ -1,6 +1,6 @@
 //! What `init` makes at the source.
 
-use service::config::Config;
+use service::config::{Config, TwoPhase};
 
 use super::checks::Facts;
 use super::findings::{Findings, Outcome};
@@ -115,8 +115,10 @@ async fn slot(
         return findings.problem("slot", Outcome::Failed, "not created", remedy);
     }
     let failover = if failover { ", failover => true" } else { "" };
+    let two_phase = config.source.two_phase == TwoPhase::Auto && facts.version >= 150_000;
+    let two_phase = if two_phase { ", twophase => true" } else { "" };
     let sql = format!(
-        "SELECT lsn FROM pg_catalog.pg_create_logical_replication_slot({}, 'pgoutput'{failover})",
+        "SELECT lsn FROM pg_catalog.pg_create_logical_replication_slot({}, 'pgoutput'{two_phase}{failover})",
         literal(name)
     );
     let lsn = source.row(&sql).await?.text(0);

@@ -1,0 +1,117 @@
+//! Two-phase commit: what a subscriber that asked for it gets, by PostgreSQL's rules (`ReorderBufferFinishPrepared`).
+//!
+//! The log has a transaction twice: at its PREPARE, in blocks that others pass over, and once more when it has committed,
+//! as an ordinary transaction with a record that says how it was prepared. So a subscriber gets
+//! - the first, if it was prepared at or after the position from which the subscriber is one of two-phase commit, and
+//!   COMMIT PREPARED in place of the second;
+//! - otherwise the second, as BEGIN PREPARE, PREPARE and COMMIT PREPARED one behind the other.
+
+use pg_proto::pgoutput::{CommitPrepared, Message};
+use storage_format::block::Entry;
+use storage_format::record::{PreparedRecord, RecordKind};
+
+use super::transaction::{Opening, Transaction};
+use super::walk::{Next, Walk};
+use super::{Made, Output, wire};
+use crate::error::StreamError;
+
+impl<O: Output> Walk<'_, O> {
+    pub(super) fn begin_prepare(&mut self, entry: &Entry) -> Result<Next, StreamError> {
+        let Message::BeginPrepare(begin) = self.decode(entry)? else {
+            let what = "a BEGIN PREPARE record without its message";
+            return Err(self.emitter.broken(what));
+        };
+        let options = &self.emitter.options;
+        let prepare_lsn = begin.prepare_lsn;
+        if options.end.is_some_and(|end| prepare_lsn >= end) {
+            return Ok(Next::End);
+        }
+        let since = options.two_phase_at.filter(|at| prepare_lsn >= *at);
+        let streamed = options.streaming && entry.xid != 0;
+        self.emitter.transaction = if prepare_lsn < options.start || since.is_none() {
+            Transaction::Skipped
+        } else {
+            Transaction::Waiting(Opening::of_prepared(prepare_lsn, *entry))
+        };
+        if streamed {
+            self.emitter.enter_stream();
+        }
+        self.ordinal = 0;
+        Ok(Next::On)
+    }
+
+    pub(super) fn prepare(&mut self, entry: &Entry) {
+        if let Transaction::Sent { .. } = self.emitter.transaction {
+            self.out.entry(self.block, entry, 0);
+        }
+        self.emitter.transaction = Transaction::None;
+        self.emitter.leave_stream();
+    }
+
+    /// The transaction that has just begun was prepared before it commits here.
+    pub(super) fn prepared(&mut self, entry: &Entry) -> Result<(), StreamError> {
+        let Some(since) = self.emitter.options.two_phase_at else {
+            return Ok(());
+        };
+        let position = self.emitter.position();
+        let Transaction::Waiting(opening) = &mut self.emitter.transaction else {
+            return Ok(());
+        };
+        let record = PreparedRecord::decode(self.block.payload(entry))
+            .map_err(|source| StreamError::Unreadable { position, source })?;
+        if record.at_prepare && record.prepare_lsn >= since {
+            self.emitter.transaction = Transaction::Decided(Box::new(record));
+        } else {
+            opening.prepared_as(record);
+        }
+        Ok(())
+    }
+
+    /// PREPARE and COMMIT PREPARED of a transaction that was sent with its commit.
+    pub(super) fn prepare_and_commit(&mut self, entry: &Entry, record: &PreparedRecord) {
+        let prepare = Message::Prepare(record.prepare());
+        let frame = wire::message(record.prepare_end_lsn, self.block.frame(entry), &prepare);
+        self.made(RecordKind::Prepare, frame);
+        self.commit_prepared(entry, record);
+    }
+
+    /// COMMIT PREPARED in place of the COMMIT at `entry`.
+    pub(super) fn commit_prepared(&mut self, entry: &Entry, record: &PreparedRecord) {
+        let Ok(Message::Commit(commit)) = self.decode(entry) else {
+            return;
+        };
+        let message = Message::CommitPrepared(CommitPrepared {
+            commit,
+            xid: record.xid,
+            gid: &record.gid,
+        });
+        let frame = wire::message(commit.end_lsn, self.block.frame(entry), &message);
+        self.made(RecordKind::CommitPrepared, frame);
+    }
+
+    /// It is sent whether or not the PREPARE was: the source does not know either.
+    pub(super) fn rollback_prepared(&mut self, entry: &Entry) -> Result<Next, StreamError> {
+        let Message::RollbackPrepared(rollback) = self.decode(entry)? else {
+            let what = "a ROLLBACK PREPARED record without its message";
+            return Err(self.emitter.broken(what));
+        };
+        let options = &self.emitter.options;
+        let end_lsn = rollback.rollback_end_lsn;
+        if options.end.is_some_and(|end| end_lsn > end) {
+            return Ok(Next::End);
+        }
+        if options.two_phase_at.is_some() && end_lsn > options.start {
+            self.out.entry(self.block, entry, 0);
+        }
+        Ok(Next::On)
+    }
+
+    fn made(&mut self, kind: RecordKind, frame: bytes::Bytes) {
+        let made = Made {
+            kind,
+            ordinal: 0,
+            frame,
+        };
+        self.out.made(self.block, made);
+    }
+}
