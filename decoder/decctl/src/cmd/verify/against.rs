@@ -146,6 +146,8 @@ fn replay(
             Some(RecordKind::Begin) => {
                 seen = visible.sees(xid_of(record.payload()).unwrap_or(Xid(0)));
             }
+            // It comes once more when it has committed.
+            Some(RecordKind::BeginPrepare) => seen = false,
             Some(kind) if kind.is_event() && seen => {
                 state
                     .apply(&record, records.catalog(), name)
