@@ -126,6 +126,24 @@ impl Session {
         self.until_ready().await
     }
 
+    /// Sends a command and returns the messages of the answer, by type and content, up to the one that says that the
+    /// server is ready again, or to the end of the connection.
+    pub async fn exchange(&mut self, command: &str) -> Result<Vec<(u8, Bytes)>, SqlError> {
+        let mut body = BytesMut::new();
+        put_text(&mut body, command);
+        self.send(b'Q', &body).await?;
+        let mut messages = Vec::new();
+        loop {
+            match self.receive().await {
+                Ok(message) => messages.push(message),
+                Err(_) => return Ok(messages),
+            }
+            if messages.last().is_some_and(|(kind, _)| *kind == b'Z') {
+                return Ok(messages);
+            }
+        }
+    }
+
     /// Runs SQL that must succeed.
     pub async fn run(&mut self, sql: &str) -> Vec<Row> {
         self.try_run(sql)
@@ -238,7 +256,8 @@ fn parse_row(mut body: Bytes) -> Row {
         .collect()
 }
 
-fn parse_error(body: Bytes) -> SqlError {
+/// What an ErrorResponse says.
+pub fn parse_error(body: Bytes) -> SqlError {
     let mut error = SqlError {
         code: String::new(),
         message: String::new(),

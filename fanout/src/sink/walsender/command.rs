@@ -3,7 +3,9 @@
 use std::io;
 
 use pg_proto::replication::Command;
-use pg_proto::wire::{ErrorFields, FieldDescription, ReplicationMode, TransactionStatus, sqlstate};
+use pg_proto::wire::{
+    BackendMessage, ErrorFields, FieldDescription, ReplicationMode, TransactionStatus, sqlstate,
+};
 
 use super::session::{Flow, Session};
 use super::settings::show_milliseconds;
@@ -12,12 +14,12 @@ use super::settings::show_milliseconds;
 const DIRECTORY_MODE: (&str, &str) = ("data_directory_mode", "0700");
 
 impl Session<'_> {
-    /// Whether the announced version has the command.
-    pub(super) const fn knows(&self, command: &Command) -> bool {
+    /// Whether the announced version has a command that begins with this word.
+    pub(super) fn knows(&self, keyword: &str) -> bool {
         let version = self.source.version;
-        match command {
-            Command::ReadSlot(_) => version.has_slot_option_lists(),
-            Command::AlterSlot { .. } | Command::UploadManifest => version.has_failover(),
+        match keyword {
+            "READ_REPLICATION_SLOT" => version.has_slot_option_lists(),
+            "ALTER_REPLICATION_SLOT" | "UPLOAD_MANIFEST" => version.has_failover(),
             _ => true,
         }
     }
@@ -33,11 +35,17 @@ impl Session<'_> {
                 Ok(())
             }
             Command::Show(name) => return self.show(&name, text).await,
+            Command::CreateLogicalSlot { legacy: false, .. }
+                if !self.source.version.has_slot_option_lists() =>
+            {
+                Err(ErrorFields::error(sqlstate::SYNTAX_ERROR, "syntax error"))
+            }
             Command::CreateLogicalSlot {
                 slot,
                 temporary,
                 plugin,
                 options,
+                ..
             } => self.create_slot(&slot, temporary, &plugin, &options).await,
             Command::CreatePhysicalSlot { .. } => Err(no_physical()),
             Command::DropSlot { slot, wait } => self.drop_slot(&slot, wait).await,
@@ -49,7 +57,7 @@ impl Session<'_> {
                 options,
             } => return Box::pin(self.start(&slot, start, &options)).await,
             Command::StartPhysical => Err(no_physical()),
-            Command::TimelineHistory(timeline) => Err(no_timeline_history(timeline)),
+            Command::TimelineHistory(timeline) => Err(self.no_timeline_history(timeline)),
             Command::BaseBackup => Err(not_here("BASE_BACKUP")),
             Command::UploadManifest => Err(not_here("UPLOAD_MANIFEST")),
         };
@@ -104,6 +112,21 @@ impl Session<'_> {
         }
     }
 
+    /// As a server that never changed its timeline. It says what columns there would be before it looks.
+    fn no_timeline_history(&mut self, timeline: u32) -> ErrorFields {
+        let column = |name| FieldDescription {
+            type_modifier: self.source.version.history_type_modifier(),
+            ..FieldDescription::text(name)
+        };
+        let columns = vec![column("filename"), column("content")];
+        let described = BackendMessage::RowDescription(columns);
+        self.client.sender.put(&described);
+        let message = format!(
+            "could not open file \"pg_wal/{timeline:08X}.history\": No such file or directory"
+        );
+        ErrorFields::error(sqlstate::UNDEFINED_FILE, message)
+    }
+
     /// Logical decoding belongs to a database.
     pub(super) fn require_database(&self) -> Result<(), ErrorFields> {
         if self.login.mode == ReplicationMode::Database {
@@ -137,12 +160,4 @@ fn not_here(command: &str) -> ErrorFields {
         format!("{command} is not served by this endpoint"),
     )
     .with_hint("Connect to the source itself.")
-}
-
-/// As a server that never changed its timeline.
-fn no_timeline_history(timeline: u32) -> ErrorFields {
-    ErrorFields::error(
-        sqlstate::UNDEFINED_FILE,
-        format!("could not open file \"pg_wal/{timeline:08X}.history\": No such file or directory"),
-    )
 }

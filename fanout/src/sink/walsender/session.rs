@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pg_client::Password;
-use pg_proto::replication::parse_command;
+use pg_proto::replication::{command_keyword, parse_command};
 use pg_proto::wire::{
     Authentication, BackendMessage, ErrorFields, FieldDescription, FrontendMessage,
     ReplicationMode, StartupMessage, TransactionStatus, sqlstate,
@@ -67,6 +67,8 @@ pub(super) struct Session<'a> {
     pub(super) unread: Option<ClientFrame>,
     /// After an error in the extended protocol everything is ignored up to Sync.
     pub(super) skip_to_sync: bool,
+    /// The last message led to an error, here or at the source.
+    pub(super) had_error: bool,
 }
 
 /// Who is there, and under which rules.
@@ -197,6 +199,7 @@ impl<'a> LogIn<'a> {
             prepared: Prepared::default(),
             unread: None,
             skip_to_sync: false,
+            had_error: false,
         }
     }
 }
@@ -260,6 +263,10 @@ impl<'a> Session<'a> {
             };
             if flow == Flow::End {
                 break;
+            }
+            // As after every error at PostgreSQL (`ReplicationSlotCleanup`).
+            if std::mem::take(&mut self.had_error) {
+                self.drop_temporary().await;
             }
         }
         Ok(self.client.sender.flush().await?)
@@ -380,18 +387,19 @@ impl<'a> Session<'a> {
             self.client.sender.put(&BackendMessage::EmptyQueryResponse);
             return self.conclude(Ok(())).await;
         }
-        let command = std::str::from_utf8(text)
-            .ok()
-            .filter(|_| self.is_replication())
-            .and_then(parse_command);
-        match command {
-            Some(Ok(command)) if self.knows(&command) => self.command(command, text).await,
+        let words = std::str::from_utf8(text).ok();
+        let known = words.filter(|words| {
+            // A command that the announced version does not have is SQL to it, and an error of its parser.
+            let keyword = command_keyword(words);
+            self.is_replication() && keyword.is_some_and(|keyword| self.knows(keyword))
+        });
+        match known.and_then(parse_command) {
+            Some(Ok(command)) => self.command(command, text).await,
             Some(Err(error)) => {
                 let error = ErrorFields::error(sqlstate::SYNTAX_ERROR, error.message);
                 self.conclude(Err(error)).await
             }
-            // A command that the announced version does not have is SQL to it, and an error of its parser.
-            Some(Ok(_)) | None => self.sql(text).await,
+            None => self.sql(text).await,
         }
     }
 
@@ -414,6 +422,7 @@ impl<'a> Session<'a> {
     pub(super) async fn fail(&mut self, error: ErrorFields) {
         tracing::debug!(peer = %self.peer, error = %error.message(), code = error.code(), "statement failed");
         self.client.sender.error(error);
+        self.had_error = true;
         self.upstream.fail_transaction().await;
     }
 
@@ -435,14 +444,18 @@ impl<'a> Session<'a> {
         self.client.sender.complete(tag);
     }
 
-    /// Gives back what the session holds.
-    async fn end(&mut self) {
-        for (slot, lease) in std::mem::take(&mut self.temporary) {
-            let _ = lease.release().await;
-            if let Err(error) = self.shared.services.positions.drop_slot(&slot, false).await {
-                tracing::warn!(slot, %error, "can't drop a temporary slot; it goes when its lease runs out");
+    async fn drop_temporary(&mut self) {
+        for slot in std::mem::take(&mut self.temporary).into_values() {
+            let name = slot.slot().name.clone();
+            if let Err(error) = slot.release().await {
+                tracing::warn!(slot = name, %error, "can't drop a temporary slot; it goes when its lease runs out");
             }
         }
+    }
+
+    /// Gives back what the session holds.
+    async fn end(&mut self) {
+        self.drop_temporary().await;
         self.end_export().await;
         self.upstream.close().await;
     }

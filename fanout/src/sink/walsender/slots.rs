@@ -97,14 +97,17 @@ impl Session<'_> {
 
     /// Drops a slot that nobody streams from; `wait`: as soon as nobody does.
     pub(super) async fn drop_now(&mut self, slot: &str, wait: bool) -> Result<(), ErrorFields> {
-        if let Some(lease) = self.temporary.remove(slot) {
-            // Whether or not the decoder hears of it: the slot is dropped next.
+        let own = self.temporary.remove(slot);
+        let is_own = own.is_some();
+        if let Some(lease) = own {
+            // A temporary slot ends with its lease. If the decoder did not hear of it, it is dropped next.
             let _ = lease.release().await;
         }
         let deadline = Instant::now() + DROP_WAIT_MAX;
         loop {
             match self.shared.services.positions.drop_slot(slot, false).await {
                 Ok(()) => break,
+                Err(PositionsError::UnknownSlot { .. }) if is_own => break,
                 Err(PositionsError::SlotInUse { .. })
                     if wait
                         && Instant::now() < deadline

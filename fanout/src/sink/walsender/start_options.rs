@@ -136,7 +136,8 @@ fn invalid(message: impl Into<String>) -> ErrorFields {
 /// The rule of `strtoul`: leading white space and a sign are taken, anything after the digits is not.
 fn proto_version(value: &str) -> Result<u32, ErrorFields> {
     let digits = value.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{b}');
-    let digits = digits.strip_prefix('+').unwrap_or(digits);
+    let negative = digits.starts_with('-');
+    let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(invalid("invalid proto_version"));
     }
@@ -151,6 +152,12 @@ fn proto_version(value: &str) -> Result<u32, ErrorFields> {
     let number = digits
         .parse::<u64>()
         .map_err(|_| invalid("invalid proto_version"))?;
+    // It takes the sign and wraps around.
+    let number = if negative {
+        number.wrapping_neg()
+    } else {
+        number
+    };
     u32::try_from(number).map_err(|_| invalid(format!("proto_version \"{value}\" out of range")))
 }
 

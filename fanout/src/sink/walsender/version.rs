@@ -99,6 +99,11 @@ impl ServerVersion {
         self.0 >= 17
     }
 
+    /// The type modifier that is claimed of the columns of a timeline's history.
+    pub(crate) const fn history_type_modifier(self) -> i32 {
+        if self.0 < 16 { 0 } else { -1 }
+    }
+
     /// What a role without the attribute REPLICATION is told that calls a function about slots.
     pub(crate) fn may_not_use_slots(self) -> ErrorFields {
         let code = sqlstate::INSUFFICIENT_PRIVILEGE;

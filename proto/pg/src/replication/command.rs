@@ -23,6 +23,8 @@ pub enum Command {
         plugin: String,
         /// The options, legacy words translated to their modern names (`snapshot`, `two_phase`, `failover`, `reserve_wal`).
         options: Vec<CommandOption>,
+        /// Whether it is as version 14 has it: no list of options in brackets, and not the word `TWO_PHASE`.
+        legacy: bool,
     },
     /// `CREATE_REPLICATION_SLOT slot [TEMPORARY] PHYSICAL ...`.
     CreatePhysicalSlot {
@@ -95,7 +97,7 @@ pub enum OptionValue {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CommandError {
-    /// PostgreSQL's words, such as `syntax error at or near "X"`.
+    /// PostgreSQL's words, such as `syntax error`.
     pub message: String,
 }
 

@@ -8,6 +8,17 @@ use crate::Lsn;
 /// Parses a query string. `None`: its first word is no replication command, so it is SQL
 /// (`replication_scanner_is_replication_command`).
 pub fn parse_command(text: &str) -> Option<Result<Command, CommandError>> {
+    let (keyword, lexer) = first_word(text)?;
+    Some(parse(keyword, lexer))
+}
+
+/// The first word of a replication command. A version of PostgreSQL that does not know it takes the text for SQL.
+#[must_use]
+pub fn command_keyword(text: &str) -> Option<&'static str> {
+    first_word(text).map(|(keyword, _)| keyword)
+}
+
+fn first_word(text: &str) -> Option<(&'static str, Lexer<'_>)> {
     let mut lexer = Lexer::new(text);
     let Ok((Token::Keyword(keyword), _)) = lexer.next() else {
         return None;
@@ -25,7 +36,7 @@ pub fn parse_command(text: &str) -> Option<Result<Command, CommandError>> {
             | "BASE_BACKUP"
             | "UPLOAD_MANIFEST"
     );
-    known.then(|| parse(keyword, lexer))
+    known.then_some((keyword, lexer))
 }
 
 fn parse(keyword: &str, lexer: Lexer<'_>) -> Result<Command, CommandError> {
@@ -62,7 +73,6 @@ fn parse(keyword: &str, lexer: Lexer<'_>) -> Result<Command, CommandError> {
 struct Parser<'a> {
     lexer: Lexer<'a>,
     token: Token,
-    written: &'a str,
 }
 
 impl<'a> Parser<'a> {
@@ -70,7 +80,6 @@ impl<'a> Parser<'a> {
         let mut parser = Self {
             lexer,
             token: Token::End,
-            written: "",
         };
         parser.advance()?;
         Ok(parser)
@@ -78,23 +87,23 @@ impl<'a> Parser<'a> {
 
     /// Goes on to the next word and gives this one.
     fn advance(&mut self) -> Result<Token, CommandError> {
-        let (token, written) = self.lexer.next().map_err(|error| {
+        let (token, _) = self.lexer.next().map_err(|error| {
             CommandError::new(match error {
                 LexError::UnterminatedQuote => "unterminated quoted string",
                 LexError::BadLsn => "invalid streaming start location",
                 LexError::BadInteger => "integer is out of range",
             })
         })?;
-        self.written = written;
         Ok(std::mem::replace(&mut self.token, token))
     }
 
+    /// PostgreSQL does not say where (`replication_yyerror`).
+    #[expect(
+        clippy::unused_self,
+        reason = "all errors of a parser are made the same way"
+    )]
     fn syntax_error(&self) -> CommandError {
-        CommandError::new(if self.token == Token::End {
-            "syntax error at end of input".to_owned()
-        } else {
-            format!("syntax error at or near \"{}\"", self.written)
-        })
+        CommandError::new("syntax error")
     }
 
     fn accept(&mut self, wanted: &Token) -> Result<bool, CommandError> {
@@ -170,12 +179,15 @@ impl<'a> Parser<'a> {
         }
         self.expect(&Token::Keyword("LOGICAL"))?;
         let plugin = self.identifier()?;
+        let is_list = self.token == Token::Symbol('(');
         let options = self.create_slot_options()?;
+        let legacy = !is_list && options.iter().all(|option| option.name != "two_phase");
         Ok(Command::CreateLogicalSlot {
             slot,
             temporary,
             plugin,
             options,
+            legacy,
         })
     }
 

@@ -12,4 +12,4 @@ pub use copy::{
     MAX_XLOG_DATA_PAYLOAD, STATUS_UPDATE_FRAME_LEN, StatusUpdate, XLOG_DATA_FRAME_HEAD_LEN,
     XLOG_DATA_HEADER_LEN, XLogData, put_xlog_data_frame_head,
 };
-pub use grammar::parse_command;
+pub use grammar::{command_keyword, parse_command};

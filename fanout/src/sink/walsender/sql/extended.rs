@@ -113,6 +113,7 @@ impl Session<'_> {
                 Ok(frame) => {
                     self.client.sender.put_raw(&frame.wire_bytes());
                     batch.pipeline.answered(frame.tag());
+                    self.had_error |= frame.tag() == b'E';
                     match frame.tag() {
                         b'S' => self.note_parameter(&frame),
                         b'Z' => batch.supplied.clear(),
@@ -364,6 +365,7 @@ impl Session<'_> {
             Ok(rows) => Ok(Some(rows)),
             Err(HiddenError::Said(error)) => {
                 self.client.sender.error(*error);
+                self.had_error = true;
                 batch.pipeline.failed();
                 Ok(None)
             }
@@ -393,6 +395,7 @@ impl Session<'_> {
         };
         tracing::debug!(error = %error.message(), code = error.code(), "statement failed");
         self.client.sender.error(error);
+        self.had_error = true;
         batch.pipeline.failed();
         let failing = Hidden {
             text: FAIL,

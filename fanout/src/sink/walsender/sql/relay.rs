@@ -88,6 +88,7 @@ impl Session<'_> {
                         b'Z' => return Ok(Ok(Relayed::Ready)),
                         b'G' => copying_in = true,
                         b'E' => {
+                            self.had_error = true;
                             copying_in = false;
                             fatal = is_fatal(&frame);
                         }
