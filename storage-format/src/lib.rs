@@ -74,6 +74,7 @@ pub mod catalog;
 mod checksum;
 mod codec;
 mod error;
+pub mod failpoint;
 pub mod fs;
 mod identity;
 pub mod index;

@@ -11,6 +11,7 @@ mod main {
     mod decctl;
     mod endpoint;
     mod extended_protocol;
+    mod failpoints;
     mod grammar;
     mod grpc_services;
     mod harness;

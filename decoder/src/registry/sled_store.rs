@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use storage_format::failpoint::hit;
+
 use super::store::{Pairs, Store, StoreError};
 
 /// The registry is small: a few hundred bytes a slot.
@@ -62,7 +64,10 @@ impl Store for SledStore {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        self.0.flush().map(drop).map_err(failed("flush"))
+        hit("registry.before_flush");
+        self.0.flush().map_err(failed("flush"))?;
+        hit("registry.flushed");
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pg_client::CopySender;
 use pg_proto::replication::StatusUpdate;
 use pg_proto::{Lsn, PgTimestamp};
+use storage_format::failpoint::hit;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -106,10 +107,12 @@ impl Feedback {
             client_time: PgTimestamp::now(),
             reply_requested,
         };
+        hit("confirm.before");
         self.sender
             .status_update(&status)
             .await
             .map_err(client("cannot answer the source"))?;
+        hit("confirm.after");
         counters.confirmed_lsn.raise(durable.0);
         Ok(Sent {
             lsn: durable,

@@ -17,6 +17,7 @@ use pg_proto::Oid;
 use crate::block::{BlockFlags, BlockKind, Sections, raw_body};
 use crate::codec::Fields;
 use crate::error::{Damage, FormatError};
+use crate::failpoint::hit;
 use crate::fs::{Fs, remove_if_there, write_all_at};
 use crate::segment::{
     FileWindow, Footer, FoundBlock, SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader,
@@ -78,7 +79,9 @@ pub fn seal_segment(
     let temporary = temporary(&sealed);
     remove_if_there(fs, &temporary)?;
     let window = FileWindow::new(&*file, &active)?;
+    hit("seal.begin");
     let done = rewrite(fs, window, name, &temporary, options)
+        .inspect(|_| hit("seal.written"))
         .and_then(|made| publish(fs, log, name, &made.index, &temporary).map(|()| made.segment));
     if done.is_err() {
         // The error that is reported is the first one; what stays is removed at the next start.
@@ -86,6 +89,7 @@ pub fn seal_segment(
         return done.map(Some);
     }
     remove_if_there(fs, &active)?;
+    hit("seal.raw_removed");
     done.map(Some)
 }
 
@@ -213,9 +217,12 @@ pub(crate) fn publish(
     let sealed = name.path(log, SegmentExtension::Sealed);
     fs.rename(temporary_segment, &sealed)
         .map_err(FormatError::io("rename", temporary_segment))?;
+    hit("seal.renamed");
     let folder = SegmentName::folder(log);
     fs.sync_dir(&folder)
-        .map_err(FormatError::io("fsync", &folder))
+        .map_err(FormatError::io("fsync", &folder))?;
+    hit("seal.directory_synced");
+    Ok(())
 }
 
 /// Writes a segment's index under a temporary name and gives it its own.
@@ -233,8 +240,11 @@ pub(crate) fn publish_index(
         .map_err(FormatError::io("create", &temporary_index))?;
     write_all_at(&*file, &mut [IoSlice::new(index)], 0)
         .and_then(|()| file.sync_all())
+        .inspect(|()| hit("index.written"))
         .and_then(|()| fs.rename(&temporary_index, &path))
-        .map_err(FormatError::io("write", &temporary_index))
+        .map_err(FormatError::io("write", &temporary_index))?;
+    hit("index.renamed");
+    Ok(())
 }
 
 fn already_sealed(

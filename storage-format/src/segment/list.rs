@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
 use crate::error::FormatError;
+use crate::failpoint::hit;
 use crate::fs::{Fs, read_full_at, remove_if_there};
 use crate::identity::Identity;
 
@@ -76,6 +77,7 @@ pub fn read_identity(fs: &dyn Fs, log: &Path) -> Result<Option<Identity>, Format
 
 /// Removes a segment with all that belongs to it. Readers that have it open keep it.
 pub fn delete_segment(fs: &dyn Fs, log: &Path, name: SegmentName) -> Result<(), FormatError> {
+    hit("gc.begin");
     // The index last: without its segment it is nobody's, the other way round it would be rebuilt.
     for extension in [
         SegmentExtension::Active,
@@ -83,8 +85,11 @@ pub fn delete_segment(fs: &dyn Fs, log: &Path, name: SegmentName) -> Result<(), 
         SegmentExtension::Index,
     ] {
         remove_if_there(fs, &name.path(log, extension))?;
+        hit("gc.segment_removed");
     }
     let folder = SegmentName::folder(log);
     fs.sync_dir(&folder)
-        .map_err(FormatError::io("sync", &folder))
+        .map_err(FormatError::io("sync", &folder))?;
+    hit("gc.directory_synced");
+    Ok(())
 }

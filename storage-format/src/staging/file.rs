@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::FormatError;
+use crate::failpoint::hit;
 use crate::fs::{Fs, FsFile, write_all_at};
 
 /// Made when the first block is written, removed when it is dropped.
@@ -70,10 +71,12 @@ impl StagedFile {
     pub(super) fn append(&mut self, pieces: &mut [IoSlice<'_>]) -> Result<(), FormatError> {
         self.create()?;
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        hit("staging.write.before");
         if let Some(file) = &self.file {
             write_all_at(&**file, pieces, self.length)
                 .map_err(FormatError::io("write", &self.path))?;
         }
+        hit("staging.write.after");
         self.length += length;
         Ok(())
     }
@@ -82,6 +85,7 @@ impl StagedFile {
 impl Drop for StagedFile {
     fn drop(&mut self) {
         if self.file.is_some() && !self.kept.load(Ordering::Relaxed) {
+            hit("staging.remove.before");
             // What stays behind is removed at the next start.
             let _ = self.fs.remove(&self.path);
         }

@@ -12,6 +12,7 @@ use super::layout::{
     VERSION, check_identity, encode, newest, slot_start, store,
 };
 use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
+use crate::failpoint::hit;
 use crate::mmap::WordMap;
 
 /// The decoder's side.
@@ -58,6 +59,7 @@ impl WatermarkPublisher {
 
     /// Publishes a state. Only for what is in the files completely: readers go there at once.
     pub fn publish(&mut self, state: WatermarkState) {
+        hit("watermark.before");
         self.count += 1;
         let words = encode(self.count, state);
         // Readers that see any of these stores see the count of the publication before, too.
@@ -70,7 +72,9 @@ impl WatermarkPublisher {
                 Ordering::Relaxed,
             );
         }
+        hit("watermark.half");
         store(&self.map, COUNT_WORD, self.count, Ordering::Release);
+        hit("watermark.after");
     }
 
     /// Says that the log is cut off at `lsn`: readers of an epoch before `epoch` that are past it must stop. Durable when

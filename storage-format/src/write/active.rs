@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::block::{BLOCK_HEADER_LEN, BlockHeader, BlockKind};
 use crate::error::FormatError;
+use crate::failpoint::{self, hit};
 use crate::fs::{FsFile, write_all_at};
 use crate::segment::SegmentName;
 
@@ -58,13 +59,30 @@ impl ActiveFile {
         crc: u32,
     ) -> Result<(), FormatError> {
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        hit("append.before");
+        if failpoint::is_due("append.torn") {
+            self.tear(pieces);
+        }
         write_all_at(&*self.file, pieces, self.tip.offset)
             .map_err(FormatError::io("write", &self.path))?;
+        hit("append.after");
         self.tip = Tip {
             offset: self.tip.offset + length,
             chain: crc,
         };
         Ok(())
+    }
+
+    /// For tests: a part of a block, and the end.
+    fn tear(&self, pieces: &[IoSlice<'_>]) {
+        let all: Vec<u8> = pieces
+            .iter()
+            .flat_map(|piece| piece.iter().copied())
+            .collect();
+        let half = all.get(..all.len() / 2).unwrap_or_default();
+        // Whether it can be written or not, nothing follows.
+        let _ = write_all_at(&*self.file, &mut [IoSlice::new(half)], self.tip.offset);
+        failpoint::die();
     }
 
     /// Writes a block whose body is `length` bytes at `body_at` of another file.
@@ -79,8 +97,10 @@ impl ActiveFile {
         let start = self.tip.offset;
         let body_start = start + prefix.len() as u64;
         write_all_at(&*self.file, &mut [IoSlice::new(prefix)], start)
+            .inspect(|()| hit("append_staged.header"))
             .and_then(|()| copy_all(&*self.file, body_start, from, body_at, length))
             .map_err(FormatError::io("copy to", &self.path))?;
+        hit("append_staged.after");
         self.tip = Tip {
             offset: body_start + length,
             chain: crc,
@@ -105,9 +125,12 @@ impl ActiveFile {
     }
 
     pub(super) fn sync(&self) -> Result<(), FormatError> {
+        hit("fsync.before");
         self.file
             .sync_data()
-            .map_err(FormatError::io("fsync", &self.path))
+            .map_err(FormatError::io("fsync", &self.path))?;
+        hit("fsync.after");
+        Ok(())
     }
 }
 

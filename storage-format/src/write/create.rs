@@ -6,6 +6,7 @@ use super::active::{ActiveFile, Tip};
 use super::snapshot::encode_snapshot;
 use crate::catalog::Catalog;
 use crate::error::FormatError;
+use crate::failpoint::hit;
 use crate::fs::{Fs, remove_if_there, write_all_at};
 use crate::segment::{SegmentExtension, SegmentHeader, SegmentName};
 
@@ -47,11 +48,14 @@ impl SegmentFolder<'_> {
             .fs
             .create_new(path)
             .map_err(FormatError::io("create", path))?;
+        hit("segment.created");
         file.allocate(0, allocated)
             .map_err(FormatError::io("preallocate", path))?;
         write_all_at(&*file, &mut [std::io::IoSlice::new(&bytes)], 0)
             .map_err(FormatError::io("write", path))?;
+        hit("segment.written");
         file.sync_all().map_err(FormatError::io("fsync", path))?;
+        hit("segment.synced");
         Ok(ActiveFile {
             file,
             path: path.to_owned(),
@@ -68,10 +72,13 @@ impl SegmentFolder<'_> {
         self.fs
             .rename(&active.path, &path)
             .map_err(FormatError::io("rename", &active.path))?;
+        hit("segment.renamed");
         active.path = path;
         let folder = SegmentName::folder(self.log);
         self.fs
             .sync_dir(&folder)
-            .map_err(FormatError::io("fsync", &folder))
+            .map_err(FormatError::io("fsync", &folder))?;
+        hit("segment.directory_synced");
+        Ok(())
     }
 }

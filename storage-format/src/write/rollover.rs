@@ -5,6 +5,7 @@ use super::create::SegmentFolder;
 use super::log_writer::LogWriter;
 use crate::block::{BlockHeader, BlockKind};
 use crate::error::FormatError;
+use crate::failpoint::hit;
 use crate::segment::SegmentHeader;
 
 impl LogWriter {
@@ -16,6 +17,7 @@ impl LogWriter {
         let mut next = self.checked(next)?;
         let ended = self.end_segment();
         self.checked(ended)?;
+        hit("segment.ended");
         let published = self.folder().publish(&mut next);
         self.checked_fatal(published)?;
         let finished = std::mem::replace(&mut self.active, next);

@@ -183,6 +183,14 @@ impl Decant {
         self.decoder = Some(Process::spawn("decoder", self.command("decoder"), &log));
     }
 
+    /// Starts the decoder so that it dies, as by `kill -9`, when it meets a failpoint for the `count`-th time.
+    pub fn spawn_decoder_to_die_at(&mut self, failpoint: &str, count: u32) {
+        let log = self.home.path().join("decoder.log");
+        let mut command = self.command("decoder");
+        command.env("FAILPOINT", format!("{failpoint}:{count}"));
+        self.decoder = Some(Process::spawn("decoder", command, &log));
+    }
+
     /// Waits until the decoder streams from the source.
     pub async fn wait_until_streaming(&mut self) {
         let url = self.control_url();
