@@ -32,6 +32,7 @@ mod main {
     mod row_filters;
     mod selection;
     mod selection_random;
+    mod slots;
     mod snapshot_rules;
     mod snapshots;
     mod stage;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
-use pg_proto::Lsn;
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use pg_proto::{Lsn, PgTimestamp};
 use service::cli::ConfigArgs;
 
 /// Operates Decant: decode a PostgreSQL database once, serve many subscribers.
@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Dump(DumpArgs),
     /// Prints changes as they arrive, from a fanout
     Tail(TailArgs),
-    /// Lists, creates and drops subscribers' slots
+    /// Lists, creates, moves and drops subscribers' slots
     #[command(subcommand)]
     Slot(SlotCommand),
     /// Makes, changes, drops and shows publications of Decant's own; the source's stay as they are
@@ -135,6 +135,17 @@ pub(crate) struct TailArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// Where a slot is to stand.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct SlotPosition {
+    /// A kept position; rounded down to the end of a whole transaction
+    #[arg(long, value_name = "LSN")]
+    pub(crate) at: Option<Lsn>,
+    /// Before the first transaction that was committed at this time or later, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "at", value_parser = crate::time::parse)]
+    pub(crate) at_time: Option<PgTimestamp>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum SlotCommand {
     /// Lists the slots
@@ -143,9 +154,27 @@ pub(crate) enum SlotCommand {
     Create {
         /// Its name: lower-case letters, digits and underscores, up to 63
         name: String,
-        /// A kept position; rounded down to the end of a whole transaction
-        #[arg(long, value_name = "LSN")]
-        at: Option<Lsn>,
+        #[command(flatten)]
+        at: SlotPosition,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Moves a slot that nobody uses, also back: its subscriber gets what follows again
+    #[command(group = ArgGroup::new("position").required(true).args(["at", "at_time"]))]
+    Rewind {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        at: SlotPosition,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Creates a slot that stands where another one does
+    Clone {
+        /// The other one
+        from: String,
+        /// The new one's name
+        name: String,
         #[command(flatten)]
         output: OutputArgs,
     },

@@ -9,6 +9,7 @@ mod cmd;
 mod error;
 mod output;
 mod rpc;
+mod time;
 
 use std::process::ExitCode;
 

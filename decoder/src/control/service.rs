@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::convert::{self, internal, refresh_error, registry_error};
-use super::slots::create_at;
+use super::slots::{Position, alter, create_at, create_copy};
 use crate::catalog::Recogniser;
-use crate::registry::{Holder, LEASE, NewSlot, Registry, Slot};
+use crate::registry::{Holder, LEASE, NewSlot, Registry, Slot, SlotChange};
 use crate::retention::{Collected, Retention};
 use crate::state::DecoderState;
 
@@ -263,14 +263,27 @@ impl Control for ControlService {
         request: Request<CreateSlotRequest>,
     ) -> Result<Response<CreateSlotResponse>, Status> {
         let request = request.into_inner();
-        let start = request.start_lsn;
+        let start = Position::of_request(request.start_lsn, request.start_time)?;
+        let copy_of = request.copy_of.clone();
+        if start.is_some() && !copy_of.is_empty() {
+            return Err(Status::invalid_argument(
+                "a slot is a copy of another one or starts at a position, not both",
+            ));
+        }
         let mut new = new_slot(request)?;
         let slot = if let Some(start) = start {
             self.check_log_exists()?;
-            self.wait_durable_if_written(Lsn(start)).await;
+            if let Position::Lsn(start) = start {
+                self.wait_durable_if_written(start).await;
+            }
             self.blocking(move |service| {
                 let log = &service.about.log_directory;
-                create_at(log, &service.registry, &service.retention, new)
+                create_at(log, &service.registry, &service.retention, new, start)
+            })
+            .await?
+        } else if !copy_of.is_empty() {
+            self.blocking(move |service| {
+                create_copy(&service.registry, &service.retention, new, &copy_of)
             })
             .await?
         } else {
@@ -284,6 +297,31 @@ impl Control for ControlService {
         tracing::info!(slot = slot.name, at = %slot.confirmed_lsn, creator = slot.creator, "slot created");
         let slot = Some(self.status_of(&slot));
         Ok(Response::new(CreateSlotResponse { slot }))
+    }
+
+    async fn alter_slot(
+        &self,
+        request: Request<AlterSlotRequest>,
+    ) -> Result<Response<AlterSlotResponse>, Status> {
+        let request = request.into_inner();
+        let position = Position::of_request(request.confirmed_lsn, request.confirmed_time)?;
+        let holder = optional_holder(&request.holder)?;
+        let change = SlotChange {
+            two_phase: request.two_phase,
+            two_phase_at: Lsn(request.two_phase_at),
+            failover: request.failover,
+            position: None,
+        };
+        let slot = self
+            .blocking(move |service| {
+                let (log, registry) = (&service.about.log_directory, &service.registry);
+                let slot = (request.name.as_str(), holder.as_ref());
+                alter(log, registry, &service.retention, slot, (change, position))
+            })
+            .await?;
+        tracing::info!(slot = slot.name, at = %slot.confirmed_lsn, "slot changed");
+        let slot = Some(self.status_of(&slot));
+        Ok(Response::new(AlterSlotResponse { slot }))
     }
 
     async fn drop_slot(
@@ -307,35 +345,6 @@ impl Control for ControlService {
         })
         .await?;
         Ok(Response::new(DropSlotResponse {}))
-    }
-
-    async fn alter_slot(
-        &self,
-        request: Request<AlterSlotRequest>,
-    ) -> Result<Response<AlterSlotResponse>, Status> {
-        let AlterSlotRequest {
-            name,
-            holder,
-            two_phase,
-            two_phase_at,
-        } = request.into_inner();
-        let holder = required_holder(&holder)?;
-        let slot = self
-            .blocking(move |service| {
-                let registry = &service.registry;
-                let altered = match two_phase {
-                    None => registry.get(&name),
-                    Some(two_phase) => {
-                        let since = two_phase.then_some(Lsn(two_phase_at));
-                        registry.set_two_phase(&name, since, &holder, Instant::now())
-                    }
-                };
-                altered.map_err(registry_error)
-            })
-            .await?;
-        Ok(Response::new(AlterSlotResponse {
-            slot: Some(self.status_of(&slot)),
-        }))
     }
 
     async fn acquire_slot(

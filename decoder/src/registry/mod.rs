@@ -17,7 +17,8 @@
 //!
 //! What is answered is in memory; [`Registry::create`] and [`Registry::drop_slot`] answer after a flush, positions
 //! are flushed by [`Registry::persist`] once a second. Losing the last second of positions is harmless: they are then
-//! lower than the truth, and more of the log is kept. A position never moves back while the process lives.
+//! lower than the truth, and more of the log is kept. A position never moves back while the process lives, unless an
+//! operator moves it back ([`Registry::alter`]).
 //!
 //! # Loss
 //!
@@ -39,7 +40,7 @@ mod value;
 pub use error::RegistryError;
 pub use operations::{LEASE, Registry, SLOTS_MAX, SWEEP_INTERVAL};
 pub use sled_store::SledStore;
-pub use slot::{Holder, InvalidHolder, Lease, NewSlot, Slot};
+pub use slot::{Holder, InvalidHolder, Lease, NewSlot, Slot, SlotChange};
 #[cfg(test)]
 pub(crate) use store::MemoryStore;
 pub use store::{Pairs, Store, StoreError};

@@ -8,7 +8,7 @@ use pg_proto::Lsn;
 
 use super::error::RegistryError;
 use super::sled_store::SledStore;
-use super::slot::{Holder, NewSlot, Slot, check_name};
+use super::slot::{Holder, NewSlot, Slot, SlotChange, check_name};
 use super::store::Store;
 use super::table::Table;
 use super::{meta, value};
@@ -107,26 +107,35 @@ impl Registry {
         Ok(())
     }
 
-    /// Makes a slot one of two-phase commit from `since` on, or none; durable when this returns. What is set stays as it
-    /// was set first.
-    pub fn set_two_phase(
+    /// Changes a slot that nobody but `holder` has; durable when this returns. A position may also be one further back: it
+    /// is for the caller to know that it is kept.
+    pub fn alter(
         &self,
         name: &str,
-        since: Option<Lsn>,
-        holder: &Holder,
+        holder: Option<&Holder>,
+        change: SlotChange,
         now: Instant,
     ) -> Result<Slot, RegistryError> {
-        let slot = {
+        let (before, slot, put) = {
             let mut table = self.table.lock();
-            table.admit(holder)?;
+            if let Some(holder) = holder {
+                table.admit(holder)?;
+            }
             let entry = table.entry(name)?;
-            entry.check_free(Some(holder), now)?;
-            if entry.slot.set_two_phase(since) {
+            entry.check_free(holder, now)?;
+            let before = entry.slot.clone();
+            change.apply(&mut entry.slot);
+            let slot = entry.slot.clone();
+            let put = self.store.put(&key(name), &value::encode(&slot));
+            (before, slot, put)
+        };
+        if let Err(error) = put.and_then(|()| self.store.flush()) {
+            if let Some(entry) = self.table.lock().slots.get_mut(name) {
+                entry.slot = before;
                 entry.dirty = true;
             }
-            entry.slot.clone()
-        };
-        self.persist()?;
+            return Err(error.into());
+        }
         Ok(slot)
     }
 

@@ -143,6 +143,34 @@ pub struct NewSlot {
     pub holder: Option<Holder>,
 }
 
+/// What is to be different of a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotChange {
+    /// Whether its subscriber gets transactions when they are prepared.
+    pub two_phase: Option<bool>,
+    /// From where on it does; 0: from where the slot stands.
+    pub two_phase_at: Lsn,
+    /// What the client asked for.
+    pub failover: Option<bool>,
+    /// Where it stands, also further back.
+    pub position: Option<Lsn>,
+}
+
+impl SlotChange {
+    pub(super) fn apply(self, slot: &mut Slot) {
+        if let Some(two_phase) = self.two_phase {
+            let given = Some(self.two_phase_at).filter(|at| at.is_valid());
+            let since = given.unwrap_or(slot.confirmed_lsn);
+            slot.set_two_phase(two_phase.then_some(since));
+        }
+        slot.failover = self.failover.unwrap_or(slot.failover);
+        if let Some(position) = self.position {
+            slot.confirmed_lsn = position;
+            slot.restart_lsn = position;
+        }
+    }
+}
+
 /// PostgreSQL's rule (`ReplicationSlotValidateName`).
 pub(super) fn check_name(name: &str) -> Result<(), RegistryError> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';

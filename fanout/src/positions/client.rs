@@ -138,6 +138,7 @@ impl Positions {
             creator: slot.creator,
             plugin: slot.plugin,
             holder: self.inner.holder.clone(),
+            ..CreateSlotRequest::default()
         };
         let mut control = self.control();
         let answer = self.ask(
@@ -181,6 +182,27 @@ impl Positions {
             holder: self.inner.holder.clone(),
             two_phase: Some(since.is_some()),
             two_phase_at: since.unwrap_or_default().0,
+            ..AlterSlotRequest::default()
+        };
+        let mut control = self.control();
+        let answer = self.ask(Some(slot), ANSWER_TIMEOUT, control.alter_slot(request));
+        Ok(answer.await?.slot.unwrap_or_default())
+    }
+
+    /// Changes the flags of a slot that no other connection serves.
+    pub async fn alter_slot(
+        &self,
+        slot: &str,
+        two_phase: Option<bool>,
+        failover: Option<bool>,
+    ) -> Result<SlotStatus, PositionsError> {
+        self.wait_given_back(slot).await?;
+        let request = AlterSlotRequest {
+            name: slot.to_owned(),
+            holder: self.inner.holder.clone(),
+            two_phase,
+            failover,
+            ..AlterSlotRequest::default()
         };
         let mut control = self.control();
         let answer = self.ask(Some(slot), ANSWER_TIMEOUT, control.alter_slot(request));

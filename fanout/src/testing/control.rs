@@ -136,10 +136,12 @@ impl Control for Registry {
     async fn alter_slot(&self, request: Request<AlterSlotRequest>) -> Answer<AlterSlotResponse> {
         let request = request.into_inner();
         let slot = self.with(&request.name, |slot| {
-            if slot.two_phase != request.two_phase() {
-                slot.two_phase = request.two_phase();
+            let two_phase = request.two_phase.unwrap_or(slot.two_phase);
+            if slot.two_phase != two_phase {
+                slot.two_phase = two_phase;
                 slot.two_phase_at = request.two_phase_at;
             }
+            slot.failover = request.failover.unwrap_or(slot.failover);
             slot.clone()
         })?;
         Ok(Response::new(AlterSlotResponse { slot: Some(slot) }))
@@ -171,10 +173,14 @@ impl Control for Registry {
         request: Request<ReleaseSlotRequest>,
     ) -> Answer<ReleaseSlotResponse> {
         let request = request.into_inner();
-        self.with(&request.name, |slot| {
+        let temporary = self.with(&request.name, |slot| {
             slot.holder.clear();
             slot.confirmed_lsn = slot.confirmed_lsn.max(request.confirmed_lsn);
+            slot.temporary
         })?;
+        if temporary {
+            self.slots.lock().remove(&request.name);
+        }
         Ok(Response::new(ReleaseSlotResponse {}))
     }
 

@@ -85,10 +85,12 @@ ALTER_REPLICATION_SLOT a
 ALTER_REPLICATION_SLOT a ()
 ALTER_REPLICATION_SLOT a (FAILOVER true);
 ALTER_REPLICATION_SLOT a ( FAILOVER true )
+select failover, two_phase from pg_replication_slots where slot_name = 'a'
 ALTER_REPLICATION_SLOT a (FAILOVER false, FAILOVER)
 ALTER_REPLICATION_SLOT a (FAILOVER 'maybe')
 ALTER_REPLICATION_SLOT a (TWO_PHASE)
 ALTER_REPLICATION_SLOT a (TWO_PHASE false, FAILOVER false)
+select failover, two_phase from pg_replication_slots where slot_name = 'a'
 ALTER_REPLICATION_SLOT a (BAD)
 ALTER_REPLICATION_SLOT none (FAILOVER)
 DROP_REPLICATION_SLOT

@@ -1,11 +1,13 @@
 //! `decctl slot`.
 
-use pg_proto::Lsn;
-use proto::v1::{CreateSlotRequest, DropSlotRequest, ListSlotsRequest, SlotStatus};
+use pg_proto::{Lsn, PgTimestamp};
+use proto::v1::{
+    AlterSlotRequest, CreateSlotRequest, DropSlotRequest, ListSlotsRequest, SlotStatus,
+};
 use serde::Serialize;
 use service::config::Config;
 
-use crate::cli::SlotCommand;
+use crate::cli::{OutputArgs, SlotCommand};
 use crate::error::Error;
 use crate::{output, rpc};
 
@@ -19,6 +21,8 @@ pub(crate) struct SlotView {
     active: bool,
     holder: Option<String>,
     temporary: bool,
+    two_phase: bool,
+    failover: bool,
     plugin: String,
     creator: String,
     created_at_unix_us: i64,
@@ -34,6 +38,8 @@ impl From<SlotStatus> for SlotView {
             active: !slot.holder.is_empty(),
             holder: Some(slot.holder).filter(|holder| !holder.is_empty()),
             temporary: slot.temporary,
+            two_phase: slot.two_phase,
+            failover: slot.failover,
             plugin: slot.plugin,
             creator: slot.creator,
             created_at_unix_us: slot.created_at,
@@ -84,25 +90,39 @@ pub(crate) async fn run(config: &Config, command: SlotCommand) -> Result<(), Err
         } => {
             let request = CreateSlotRequest {
                 name,
-                start_lsn: at.map(|lsn| lsn.0),
-                creator: "decctl".to_owned(),
-                plugin: "pgoutput".to_owned(),
+                start_lsn: at.at.map(|lsn| lsn.0),
+                start_time: at.at_time.map(PgTimestamp::unix_micros),
+                ..new_slot()
+            };
+            let slot = control.create_slot(request).await?.into_inner().slot;
+            tell("created", slot, args)
+        }
+        SlotCommand::Rewind {
+            name,
+            at,
+            output: args,
+        } => {
+            let request = AlterSlotRequest {
+                name,
+                confirmed_lsn: at.at.map(|lsn| lsn.0),
+                confirmed_time: at.at_time.map(PgTimestamp::unix_micros),
                 ..Default::default()
             };
-            let slot = control
-                .create_slot(request)
-                .await?
-                .into_inner()
-                .slot
-                .unwrap_or_default();
-            let slot = SlotView::from(slot);
-            if args.json {
-                return output::json(&slot);
-            }
-            output::write_line(&format!(
-                "created slot {} at {}",
-                slot.name, slot.confirmed_lsn
-            ))
+            let slot = control.alter_slot(request).await?.into_inner().slot;
+            tell("moved", slot, args)
+        }
+        SlotCommand::Clone {
+            from,
+            name,
+            output: args,
+        } => {
+            let request = CreateSlotRequest {
+                name,
+                copy_of: from,
+                ..new_slot()
+            };
+            let slot = control.create_slot(request).await?.into_inner().slot;
+            tell("created", slot, args)
         }
         SlotCommand::Drop { name, force } => {
             let request = DropSlotRequest {
@@ -114,4 +134,23 @@ pub(crate) async fn run(config: &Config, command: SlotCommand) -> Result<(), Err
             output::write_line(&format!("dropped slot {name}"))
         }
     }
+}
+
+fn new_slot() -> CreateSlotRequest {
+    CreateSlotRequest {
+        creator: "decctl".to_owned(),
+        plugin: "pgoutput".to_owned(),
+        ..Default::default()
+    }
+}
+
+fn tell(done: &str, slot: Option<SlotStatus>, args: OutputArgs) -> Result<(), Error> {
+    let slot = SlotView::from(slot.unwrap_or_default());
+    if args.json {
+        return output::json(&slot);
+    }
+    output::write_line(&format!(
+        "{done} slot {} at {}",
+        slot.name, slot.confirmed_lsn
+    ))
 }

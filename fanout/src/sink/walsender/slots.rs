@@ -126,13 +126,10 @@ impl Session<'_> {
         slot: &str,
         options: &[CommandOption],
     ) -> Result<(), ErrorFields> {
-        slot_options::alter(self.source.version, options)?;
-        let existing = self.shared.services.positions.slot(slot).await;
-        if existing.map_err(|error| self.slot_error(&error))?.is_none() {
-            return Err(unknown(slot));
-        }
-        // Neither flag changes what is sent: a slot here is never synchronised to standbys of the source, and
-        // prepared transactions are sent when they commit.
+        let change = slot_options::alter(self.source.version, options)?;
+        let positions = &self.shared.services.positions;
+        let altered = positions.alter_slot(slot, change.two_phase, change.failover);
+        altered.await.map_err(|error| self.slot_error(&error))?;
         self.client.sender.complete("ALTER_REPLICATION_SLOT");
         Ok(())
     }

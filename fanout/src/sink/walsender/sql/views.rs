@@ -73,7 +73,7 @@ impl Session<'_> {
             "wal_status": "reserved",
             "safe_wal_size": null,
             "two_phase": slot.two_phase,
-            "two_phase_at": null,
+            "two_phase_at": (slot.two_phase_at != 0).then(|| Lsn(slot.two_phase_at).to_string()),
             "inactive_since": null,
             "conflicting": false,
             "invalidation_reason": null,
