@@ -9,6 +9,7 @@ mod main {
     mod combinations;
     mod crash;
     mod decctl;
+    mod descriptions;
     mod endpoint;
     mod extended_protocol;
     mod failpoints;

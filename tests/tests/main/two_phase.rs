@@ -188,3 +188,59 @@ async fn a_subscriber_has_prepared_transactions_of_its_own() {
         .await;
     assert_eq!(subscriber.cluster.value(count).await, "0");
 }
+
+/// With an initial copy the slot is one of two-phase commit only when all tables are copied: the worker asks for it then.
+/// From version 18 on a subscription can give it up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_with_an_initial_copy_becomes_one_of_two_phase() {
+    let mut stage = Stage::new(18, 1, TABLES).await;
+    stage.source.sql("insert into t values (0, 'copied')").await;
+    stage.settle().await;
+    let fanout = stage.decant.fanout(0).endpoint();
+    let subscriber = PostgresSubscriber::start_new(18).await.cluster;
+    subscriber.sql(TABLES).await;
+    let sql = format!(
+        "create subscription s connection '{}' publication everything with (two_phase = true)",
+        fanout.conninfo()
+    );
+    subscriber.sql(&sql).await;
+    let expect = async |what: &str, sql: &str, expected: &str| {
+        tests::wait_until(what, patience(), async || {
+            let seen = subscriber.value(sql).await;
+            same(&seen, expected)
+        })
+        .await;
+    };
+    let state = "select subtwophasestate::text from pg_subscription";
+    let prepared = "select count(*)::text from pg_prepared_xacts";
+    let rows = "select count(*)::text from t";
+    expect("two-phase commit is enabled", state, "e").await;
+    let mut session = stage.source.session().await;
+    let step = "begin; insert into t values (1, 'x'); prepare transaction 'x'";
+    session.run(step).await;
+    expect("the subscriber prepares", prepared, "1").await;
+    session.run("commit prepared 'x'").await;
+    expect("the subscriber commits", rows, "2").await;
+    subscriber.sql("alter subscription s disable").await;
+    let workers = "select count(*)::text from pg_stat_subscription where pid is not null";
+    expect("the worker ends", workers, "0").await;
+    subscriber
+        .sql("alter subscription s set (two_phase = false)")
+        .await;
+    subscriber.sql("alter subscription s enable").await;
+    let step = "begin; insert into t values (2, 'y'); prepare transaction 'y'";
+    session.run(step).await;
+    session.run("insert into t values (3, 'z')").await;
+    expect("what is not prepared comes", rows, "3").await;
+    assert_eq!(subscriber.value(prepared).await, "0");
+    session.run("commit prepared 'y'").await;
+    expect("the transaction comes when it commits", rows, "4").await;
+}
+
+fn same(seen: &str, expected: &str) -> Result<(), String> {
+    if seen == expected {
+        Ok(())
+    } else {
+        Err(seen.to_owned())
+    }
+}
