@@ -35,14 +35,19 @@ servers: tools
 	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 15 18 || \
 		{ tests/scripts/install-tools npm && tests/scripts/fetch-postgres --if-missing $(POSTGRES) 15 18; }
 
+# Replication clients that others wrote: psycopg2, pglogrepl, pg-logical-replication.
+.PHONY: clients
+clients:
+	@tests/scripts/install-clients $(abspath $(TARGET))/clients
+
 # The programs first: integration tests run them, and Cargo does not build other packages' programs for a test.
 .PHONY: test
-test: servers
+test: servers clients
 	$(CARGO) build --workspace --bins
 	$(CARGO) test --workspace $(TESTS)
 
 .PHONY: acceptance
-acceptance: servers
+acceptance: servers clients
 	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 14 16 17
 	$(CARGO) build --workspace --bins --release
 	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main -- --include-ignored $(TESTS)

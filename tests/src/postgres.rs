@@ -152,7 +152,7 @@ pub(crate) fn profile_directory() -> PathBuf {
 }
 
 /// Cargo's target directory.
-pub(crate) fn target_directory() -> PathBuf {
+pub fn target_directory() -> PathBuf {
     let profile = profile_directory();
     profile.parent().expect("target/<profile>").to_owned()
 }

@@ -6,6 +6,7 @@ mod main {
     mod access;
     mod bad_input;
     mod catalog;
+    mod clients;
     mod combinations;
     mod crash;
     mod decctl;
