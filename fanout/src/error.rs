@@ -42,6 +42,12 @@ pub enum StreamError {
     /// A relation's changes can't be sent as the publications ask.
     #[error(transparent)]
     Refused(Arc<Refusal>),
+    /// A row filter fails for a row: as PostgreSQL says it.
+    #[error(transparent)]
+    RowFilter(row_filter::FilterError),
+    /// A row filter has to be evaluated by the source, and can't be.
+    #[error(transparent)]
+    Evaluate(#[from] crate::filter::EvaluateError),
     /// The log can't be read.
     #[error("the log can't be read")]
     Log(#[source] LogError),
@@ -119,17 +125,21 @@ impl StreamError {
             | Self::NotReached { .. }
             | Self::UnknownPublication { .. }
             | Self::Refused(_)
+            | Self::RowFilter(_)
+            | Self::Evaluate(_)
             | Self::ShuttingDown => false,
         }
     }
 
     /// The SQLSTATE that PostgreSQL gives in this case.
     #[must_use]
-    pub const fn sqlstate(&self) -> &'static str {
+    pub fn sqlstate(&self) -> &str {
         match self {
             Self::NotKept { .. } | Self::NotReached { .. } => "55000",
             Self::UnknownPublication { .. } => "42704",
             Self::Refused(_) => "0A000",
+            Self::RowFilter(error) => &error.sqlstate,
+            Self::Evaluate(error) => error.sqlstate(),
             Self::Log(error) if !error.is_damage() => "58030",
             Self::Log(_) | Self::Catalog(_) | Self::Unreadable { .. } | Self::Broken { .. } => {
                 "XX001"

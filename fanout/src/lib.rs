@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`replay`] | the log's head and a subscriber's way through the log |
 //! | [`selection`] | which changes a subscriber gets: publications, tables |
+//! | [`filter`] | row filters |
 //! | [`emit`] | from a block of the log to what one subscriber is sent |
 //! | [`positions`] | slots: the client of the decoder's control service |
 //! | [`subscriber`] | who is connected, with counters |
@@ -21,6 +22,7 @@
 pub mod auth;
 pub mod emit;
 pub mod error;
+pub mod filter;
 pub mod metrics;
 pub mod positions;
 pub mod replay;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 #[error("{message}")]
 pub struct FilterError {
     /// Five characters.
-    pub sqlstate: &'static str,
+    pub sqlstate: Cow<'static, str>,
     /// The primary message.
     pub message: Cow<'static, str>,
 }
@@ -16,7 +16,7 @@ impl FilterError {
     /// 22003 and similar, with a fixed text.
     pub(crate) const fn new(sqlstate: &'static str, message: &'static str) -> Self {
         Self {
-            sqlstate,
+            sqlstate: Cow::Borrowed(sqlstate),
             message: Cow::Borrowed(message),
         }
     }
@@ -27,7 +27,7 @@ impl FilterError {
 
     pub(crate) fn out_of_range(kind: &'static str) -> Self {
         Self {
-            sqlstate: "22003",
+            sqlstate: Cow::Borrowed("22003"),
             message: format!("{kind} out of range").into(),
         }
     }
@@ -43,7 +43,7 @@ impl FilterError {
     /// A column's bytes are not what the type's output function prints. The log is damaged, or of another making.
     pub(crate) fn unreadable(what: &'static str) -> Self {
         Self {
-            sqlstate: "XX001",
+            sqlstate: Cow::Borrowed("XX001"),
             message: format!("a column value is not a {what} as PostgreSQL prints it").into(),
         }
     }

@@ -20,11 +20,13 @@ pub struct FilterColumn<'a> {
     pub name: &'a str,
     /// `pg_attribute.atttypid`.
     pub type_oid: u32,
+    /// `pg_attribute.attcollation`, 0 for none. Evaluation by PostgreSQL needs it; a tree says itself what counts.
+    pub collation: u32,
 }
 
 /// What filters depend on besides their relation. The default is always right; what is known better lets more filters
 /// be evaluated here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Environment {
     /// Whether the database's encoding (`server_encoding`) is UTF8.
     pub utf8: bool,
@@ -42,7 +44,7 @@ impl Default for Environment {
 }
 
 /// How a database without `COLLATE` compares text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DefaultCollation {
     /// By a language's rules, or not known.
     #[default]

@@ -27,6 +27,7 @@ fn columns() -> Vec<FilterColumn<'static>> {
             attribute,
             name,
             type_oid,
+            collation: 0,
         })
         .collect()
 }

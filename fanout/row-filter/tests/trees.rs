@@ -32,6 +32,7 @@ fn columns() -> Vec<FilterColumn<'static>> {
             attribute,
             name,
             type_oid: type_oid.parse().unwrap(),
+            collation: 0,
         })
         .collect()
 }
@@ -64,7 +65,7 @@ fn assert_recorded(version: &str, file: &'static str) {
             .map(|row| match program.eval(row, &mut scratch) {
                 Ok(Some(value)) => value.to_string(),
                 Ok(None) => "null".to_owned(),
-                Err(error) => error.sqlstate.to_owned(),
+                Err(error) => error.sqlstate.into_owned(),
             });
         let ours: Vec<String> = ours.collect();
         assert_eq!(ours.join(" "), *results, "{version}: {filter}");

@@ -8,11 +8,12 @@ use storage_format::catalog::Catalog;
 use storage_format::record::{PreparedRecord, RecordKind};
 
 use super::announced::{Announced, Descriptions};
-use super::rewrite::Rewriter;
+use super::rewrite::{Rewriter, RowError};
 use super::transaction::Transaction;
-use super::walk::Walk;
+use super::walk::{Suspended, Walk};
 use super::{EmitOptions, MissingPublication, Output};
 use crate::error::StreamError;
+use crate::filter::{Asks, Judge, Verdicts};
 use crate::selection::{Actions, Decision, Refusal, Selection, Shape};
 
 /// What was handed over in one step.
@@ -34,12 +35,14 @@ pub enum Warning {
 }
 
 /// Whether the stream goes on behind a block.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Outcome {
     /// It does.
     On(Step),
     /// [`EmitOptions::end`] was reached in the block; this was handed over before it.
     End(Step),
+    /// It does not before PostgreSQL has judged these rows: then [`Emitter::resume`].
+    Ask(Asks),
 }
 
 /// What holds for one relation of the block at hand.
@@ -87,6 +90,8 @@ pub(crate) struct Emitter {
     /// One for each relation of the block at hand, in its order.
     pub(super) lanes: Vec<Lane>,
     pub(super) rewriter: Rewriter,
+    pub(super) judge: Judge,
+    pub(super) suspended: Option<Suspended>,
     position: Lsn,
     warned: Vec<String>,
     /// For tests, to compare: no block is handed on whole.
@@ -110,6 +115,8 @@ impl Emitter {
             transaction: Transaction::None,
             lanes: Vec::new(),
             rewriter: Rewriter::default(),
+            judge: Judge::default(),
+            suspended: None,
             position,
             warned: Vec::new(),
             walk_always: false,
@@ -161,15 +168,53 @@ impl Emitter {
         self.enter(header)?;
         self.open_lanes(block.relations());
         let outcome = if self.passes_whole(block) && !self.walk_always {
-            Outcome::On(self.hand_over(block, out))
+            Ok(Outcome::On(self.hand_over(block, out)))
         } else {
-            Walk::new(self, block, out).run()?
+            Walk::new(self, block, out).run()
         };
+        self.leave(block, outcome, out)
+    }
+
+    /// Goes on in the block for which rows were to be judged.
+    pub(crate) fn resume(
+        &mut self,
+        block: &Block,
+        verdicts: Verdicts,
+        out: &mut impl Output,
+    ) -> Result<Outcome, StreamError> {
+        let Some(suspended) = self.suspended.take() else {
+            return Err(self.broken("a walk is resumed that was not suspended"));
+        };
+        self.judge.verdicts = verdicts;
+        let outcome = Walk::resume(self, block, out, suspended).run();
+        self.leave(block, outcome, out)
+    }
+
+    fn leave(
+        &mut self,
+        block: &Block,
+        outcome: Result<Outcome, StreamError>,
+        out: &mut impl Output,
+    ) -> Result<Outcome, StreamError> {
+        // What precedes an error is sent.
         out.end_block(block);
+        let outcome = outcome?;
         if let Outcome::On(_) = outcome {
-            self.passed(header.end_lsn);
+            self.passed(block.header().end_lsn);
         }
+        self.judge.verdicts.clear();
         Ok(outcome)
+    }
+
+    /// Why a row can't be sent.
+    pub(super) fn row_error(&self, error: RowError) -> StreamError {
+        match error {
+            RowError::Read(source) => StreamError::Unreadable {
+                position: self.position,
+                source,
+            },
+            RowError::Filter(error) => StreamError::RowFilter(error),
+        }
     }
 
     /// Whether anything of a block can matter, judged without its body. A block that changes the catalog always

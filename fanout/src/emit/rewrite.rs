@@ -1,4 +1,4 @@
-//! Rows that go as another relation or with fewer columns.
+//! Rows that go as another relation, with fewer columns, as another kind of change, or not at all.
 
 use std::ops::Range;
 
@@ -8,6 +8,9 @@ use pg_proto::read::{ReadError, Reader};
 use storage_format::block::FRAME_HEAD_LEN;
 use storage_format::record::RecordKind;
 
+use row_filter::FilterError;
+
+use crate::filter::{Asks, FilterStop, Judge, Judgement, RowBytes, RowFilters};
 use crate::selection::Shape;
 
 /// Bytes of a frame's head before the length, and before what the length counts.
@@ -29,7 +32,38 @@ struct Row {
     columns: Vec<Range<usize>>,
 }
 
+/// What becomes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is not sent.
+    Dropped,
+    /// It is sent as it lies in the log.
+    AsItIs,
+    /// [`Rewriter::frame`] is sent, which is this.
+    Rewritten(RecordKind),
+    /// PostgreSQL has to judge it first.
+    Ask,
+}
+
+/// A row can't be sent.
+#[derive(Debug)]
+pub(super) enum RowError {
+    Read(ReadError),
+    Filter(FilterError),
+}
+
+impl From<ReadError> for RowError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
 impl Row {
+    fn bytes<'a>(&'a self, payload: &'a [u8]) -> Option<RowBytes<'a>> {
+        let columns = &self.columns;
+        self.is_there().then_some(RowBytes { payload, columns })
+    }
+
     const fn is_there(&self) -> bool {
         self.letter != 0
     }
@@ -60,30 +94,67 @@ impl Row {
 }
 
 impl Rewriter {
-    /// Rewrites an INSERT, UPDATE or DELETE, given as the log's frame; then [`Self::frame`] is the new one.
-    pub(super) fn row(&mut self, frame: &[u8], shape: &Shape) -> Result<RecordKind, ReadError> {
+    /// Judges an INSERT, UPDATE or DELETE, given as the log's frame, the entry number `place` of its block, and
+    /// rewrites it if it goes otherwise than it came; then [`Self::frame`] is the new one.
+    pub(super) fn row(
+        &mut self,
+        frame: &[u8],
+        shape: &Shape,
+        place: u32,
+        judge: &mut Judge,
+    ) -> Result<Fate, RowError> {
         let payload = frame.get(FRAME_HEAD_LEN..).unwrap_or_default();
-        let tag = self.parse(payload)?;
+        let (tag, relation) = self.parse(payload)?;
+        let judgement = match &shape.filters {
+            Some(filters) => {
+                let (old, new) = (self.old.bytes(payload), self.new.bytes(payload));
+                match filters.judge(kind(tag), place, old, new, judge) {
+                    Ok(judgement) => judgement,
+                    Err(FilterStop::Ask) => return Ok(Fate::Ask),
+                    Err(FilterStop::Error(error)) => return Err(RowError::Filter(error)),
+                }
+            }
+            None => Judgement::Pass,
+        };
+        let tag = match judgement {
+            Judgement::Drop => return Ok(Fate::Dropped),
+            Judgement::Pass if shape.leaves_rows(relation) => return Ok(Fate::AsItIs),
+            Judgement::Pass => tag,
+            Judgement::Insert => tag::INSERT,
+            Judgement::Delete => tag::DELETE,
+        };
         self.start(frame, tag, shape.relation);
-        if self.old.is_there() {
+        let columns = shape.columns.as_deref();
+        if self.old.is_there() && judgement != Judgement::Insert {
             let letter = match shape.full_identity {
                 None => self.old.letter,
                 Some(true) => b'O',
                 Some(false) => b'K',
             };
-            let columns = shape.columns.as_deref();
-            put_row(&mut self.frame, letter, &self.old, payload, columns)?;
+            put_row(&mut self.frame, letter, &self.old, None, payload, columns)?;
         }
-        if self.new.is_there() {
-            let columns = shape.columns.as_deref();
-            put_row(&mut self.frame, b'N', &self.new, payload, columns)?;
+        if self.new.is_there() && judgement != Judgement::Delete {
+            let fill = (judgement == Judgement::Insert).then_some(&self.old);
+            put_row(&mut self.frame, b'N', &self.new, fill, payload, columns)?;
         }
         self.finish();
-        Ok(match tag {
-            tag::INSERT => RecordKind::Insert,
-            tag::UPDATE => RecordKind::Update,
-            _ => RecordKind::Delete,
-        })
+        Ok(Fate::Rewritten(kind(tag)))
+    }
+
+    /// Adds a row to those that PostgreSQL is asked about, if it has to be.
+    pub(super) fn ask(
+        &mut self,
+        frame: &[u8],
+        filters: &RowFilters,
+        place: u32,
+        asks: &mut Asks,
+    ) -> Result<(), RowError> {
+        let payload = frame.get(FRAME_HEAD_LEN..).unwrap_or_default();
+        let (tag, _) = self.parse(payload)?;
+        let (old, new) = (self.old.bytes(payload), self.new.bytes(payload));
+        filters
+            .ask(kind(tag), place, old, new, asks)
+            .map_err(RowError::Filter)
     }
 
     /// The last row, as a whole CopyData frame.
@@ -91,7 +162,8 @@ impl Rewriter {
         &self.frame
     }
 
-    fn parse(&mut self, payload: &[u8]) -> Result<u8, ReadError> {
+    /// The tag and the relation.
+    fn parse(&mut self, payload: &[u8]) -> Result<(u8, Oid), ReadError> {
         self.old.clear();
         self.new.clear();
         let mut reader = Reader::new(payload);
@@ -99,7 +171,7 @@ impl Rewriter {
         if !matches!(tag, tag::INSERT | tag::UPDATE | tag::DELETE) {
             return Err(reader.invalid("tag of a row", tag));
         }
-        reader.u32("relation oid")?;
+        let relation = Oid(reader.u32("relation oid")?);
         while !reader.rest().is_empty() {
             match reader.u8("row letter")? {
                 letter @ (b'K' | b'O') if !self.old.is_there() && !self.new.is_there() => {
@@ -109,7 +181,7 @@ impl Rewriter {
                 other => return Err(reader.invalid("row letter", other)),
             }
         }
-        Ok(tag)
+        Ok((tag, relation))
     }
 
     /// The head of the log's frame, with its positions and time.
@@ -130,14 +202,28 @@ impl Rewriter {
     }
 }
 
+const fn kind(tag: u8) -> RecordKind {
+    match tag {
+        tag::INSERT => RecordKind::Insert,
+        tag::UPDATE => RecordKind::Update,
+        _ => RecordKind::Delete,
+    }
+}
+
+/// Appends a row. Unchanged TOASTed columns are those of `fill`, as far as that has them.
 fn put_row(
     out: &mut Vec<u8>,
     letter: u8,
     row: &Row,
+    fill: Option<&Row>,
     payload: &[u8],
     columns: Option<&[u16]>,
 ) -> Result<(), ReadError> {
     out.push(letter);
+    if let Some(fill) = fill {
+        let all: Vec<u16> = (0..).take(row.columns.len()).collect();
+        return put_filled(out, row, fill, payload, columns.unwrap_or(&all));
+    }
     let Some(columns) = columns else {
         let count = u16::try_from(row.columns.len()).unwrap_or(u16::MAX);
         out.extend_from_slice(&count.to_be_bytes());
@@ -158,6 +244,28 @@ fn put_row(
     Ok(())
 }
 
+fn put_filled(
+    out: &mut Vec<u8>,
+    row: &Row,
+    fill: &Row,
+    payload: &[u8],
+    columns: &[u16],
+) -> Result<(), ReadError> {
+    let count = u16::try_from(columns.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&count.to_be_bytes());
+    for index in columns {
+        let of = |row: &Row| {
+            let range = row.columns.get(usize::from(*index)).cloned();
+            range.and_then(|range| payload.get(range))
+        };
+        let reader = Reader::new(payload);
+        let own = of(row).ok_or_else(|| reader.invalid("column of a row", *index))?;
+        let old = of(fill).filter(|old| own == b"u" && old.first() == Some(&b't'));
+        out.extend_from_slice(old.unwrap_or(own));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use pg_proto::pgoutput::{Framing, decode};
@@ -170,6 +278,7 @@ mod tests {
             columns,
             full_identity,
             descriptions: Vec::new(),
+            filters: None,
         }
     }
 
@@ -188,14 +297,21 @@ mod tests {
     fn columns_are_chosen_and_ordered_in_both_rows() {
         let original = frame(UPDATE);
         let mut rewriter = Rewriter::default();
-        let kind = rewriter.row(&original, &shape(Some(vec![2, 0]), Some(true)));
-        assert_eq!(kind.unwrap(), RecordKind::Update);
+        let kind = rewriter.row(
+            &original,
+            &shape(Some(vec![2, 0]), Some(true)),
+            0,
+            &mut Judge::default(),
+        );
+        assert_eq!(kind.unwrap(), Fate::Rewritten(RecordKind::Update));
         let rewritten = rewriter.frame().to_vec();
         let expected = frame(b"U\0\0\0\x4dO\0\x02nt\0\0\0\x011N\0\x02t\0\0\0\x02xyt\0\0\0\x012");
         assert_eq!(rewritten, expected);
         decode(&rewritten[FRAME_HEAD_LEN..], Framing::Plain).unwrap();
         // All columns: only the relation changes.
-        rewriter.row(&original, &shape(None, None)).unwrap();
+        rewriter
+            .row(&original, &shape(None, None), 0, &mut Judge::default())
+            .unwrap();
         assert_eq!(
             rewriter.frame()[5..FRAME_HEAD_LEN + 1],
             original[5..FRAME_HEAD_LEN + 1]
@@ -211,14 +327,24 @@ mod tests {
         let mut rewriter = Rewriter::default();
         for length in 0..UPDATE.len() {
             let cut = frame(&UPDATE[..length]);
-            let rewritten = rewriter.row(&cut, &shape(Some(vec![0, 1, 2]), None));
+            let rewritten = rewriter.row(
+                &cut,
+                &shape(Some(vec![0, 1, 2]), None),
+                0,
+                &mut Judge::default(),
+            );
             // Cut between the two rows it is an UPDATE without a new row, which the log never has.
             if rewritten.is_ok() {
                 let message = decode(&rewriter.frame()[FRAME_HEAD_LEN..], Framing::Plain);
                 assert!(message.is_err(), "{length}");
             }
         }
-        let few = rewriter.row(&frame(UPDATE), &shape(Some(vec![3]), None));
+        let few = rewriter.row(
+            &frame(UPDATE),
+            &shape(Some(vec![3]), None),
+            0,
+            &mut Judge::default(),
+        );
         assert!(few.is_err());
     }
 }

@@ -6,9 +6,11 @@ use storage_format::block::{Block, BlockFlags, Entry};
 use storage_format::record::RecordKind;
 
 use super::emitter::{Emitter, Outcome, Step};
+use super::rewrite::Fate;
 use super::transaction::{Opening, Transaction};
 use super::{Made, Output, truncate, wire};
 use crate::error::StreamError;
+use crate::filter::Asks;
 use crate::selection::Actions;
 
 /// A walk through one block.
@@ -18,13 +20,25 @@ pub(super) struct Walk<'a, O> {
     pub(super) out: &'a mut O,
     /// Number of the next event in its transaction.
     pub(super) ordinal: u64,
+    /// Number of the record at hand in its block.
+    place: usize,
     pub(super) step: Step,
+}
+
+/// Where a walk stopped for PostgreSQL to judge rows.
+#[derive(Debug)]
+pub(super) struct Suspended {
+    place: usize,
+    ordinal: u64,
+    step: Step,
 }
 
 /// Whether the walk goes on.
 pub(super) enum Next {
     On,
     End,
+    /// This record can't be judged yet.
+    Ask,
 }
 
 impl<'a, O: Output> Walk<'a, O> {
@@ -35,14 +49,41 @@ impl<'a, O: Output> Walk<'a, O> {
             block,
             out,
             ordinal: block.header().first_ordinal,
+            place: 0,
+            step,
+        }
+    }
+
+    /// Goes on where a walk through the same block stopped.
+    pub(super) fn resume(
+        emitter: &'a mut Emitter,
+        block: &'a Block,
+        out: &'a mut O,
+        suspended: Suspended,
+    ) -> Self {
+        let Suspended {
+            place,
+            ordinal,
+            step,
+        } = suspended;
+        Self {
+            emitter,
+            block,
+            out,
+            ordinal,
+            place,
             step,
         }
     }
 
     pub(super) fn run(mut self) -> Result<Outcome, StreamError> {
-        for entry in self.block.entries() {
-            if let Next::End = self.record(&entry)? {
-                return Ok(Outcome::End(self.step));
+        let block = self.block;
+        for (place, entry) in block.entries().enumerate().skip(self.place) {
+            self.place = place;
+            match self.record(&entry)? {
+                Next::On => {}
+                Next::End => return Ok(Outcome::End(self.step)),
+                Next::Ask => return self.suspend(),
             }
         }
         if let Transaction::Waiting(opening) = &mut self.emitter.transaction {
@@ -67,7 +108,7 @@ impl<'a, O: Output> Walk<'a, O> {
         self.open_eagerly(kind);
         match kind {
             RecordKind::Insert | RecordKind::Update | RecordKind::Delete => {
-                self.row(entry, Actions::of(kind))?;
+                return self.row(entry, Actions::of(kind));
             }
             RecordKind::Begin => return self.begin(entry),
             RecordKind::Commit => self.commit(entry),
@@ -151,10 +192,10 @@ impl<'a, O: Output> Walk<'a, O> {
         self.emitter.leave_stream();
     }
 
-    fn row(&mut self, entry: &Entry, action: Actions) -> Result<(), StreamError> {
+    fn row(&mut self, entry: &Entry, action: Actions) -> Result<Next, StreamError> {
         let ordinal = self.next_ordinal();
         if !self.sends()? {
-            return Ok(());
+            return Ok(Next::On);
         }
         let index = usize::from(entry.relation);
         let Some(lane) = self.emitter.lanes.get(index) else {
@@ -171,29 +212,83 @@ impl<'a, O: Output> Walk<'a, O> {
             ));
         }
         if !lane.passes.contains(action) {
-            return Ok(());
+            return Ok(Next::On);
         }
         let (oid, announced) = (lane.oid, lane.announced);
-        let rewritten = match &lane.shape {
-            Some(shape) => Some(self.emitter.rewriter.row(self.block.frame(entry), shape)),
-            None => None,
+        let Emitter {
+            lanes,
+            rewriter,
+            judge,
+            ..
+        } = &mut *self.emitter;
+        let fate = match lanes.get(index).and_then(|lane| lane.shape.as_ref()) {
+            Some(shape) => {
+                let place = u32::try_from(self.place).unwrap_or(u32::MAX);
+                rewriter.row(self.block.frame(entry), shape, place, judge)
+            }
+            None => Ok(Fate::AsItIs),
         };
-        let position = self.emitter.position();
-        let rewritten = rewritten
-            .transpose()
-            .map_err(|source| StreamError::Unreadable { position, source })?;
-        self.open(entry);
-        if !announced {
-            self.announce(oid, entry)?;
-        }
-        if let Some(kind) = rewritten {
-            let frame = self.emitter.rewriter.frame();
-            self.out.rewritten(self.block, kind, ordinal, frame);
-        } else {
-            self.out.entry(self.block, entry, ordinal);
+        match fate.map_err(|error| self.emitter.row_error(error))? {
+            Fate::Dropped => return Ok(Next::On),
+            Fate::Ask => {
+                self.ordinal = ordinal;
+                return Ok(Next::Ask);
+            }
+            Fate::AsItIs => {
+                self.precede(oid, announced, entry)?;
+                self.out.entry(self.block, entry, ordinal);
+            }
+            Fate::Rewritten(kind) => {
+                self.precede(oid, announced, entry)?;
+                let frame = self.emitter.rewriter.frame();
+                self.out.rewritten(self.block, kind, ordinal, frame);
+            }
         }
         self.step.changes += 1;
-        Ok(())
+        Ok(Next::On)
+    }
+
+    /// Sends what stands before a row.
+    fn precede(&mut self, oid: Oid, announced: bool, entry: &Entry) -> Result<(), StreamError> {
+        self.open(entry);
+        if announced {
+            return Ok(());
+        }
+        self.announce(oid, entry)
+    }
+
+    /// Stops before the record at hand. It and what follows it is to be judged together, up to where other filters may
+    /// be in force.
+    fn suspend(self) -> Result<Outcome, StreamError> {
+        let mut asks = Asks::default();
+        let place = self.place;
+        for (place, entry) in self.block.entries().enumerate().skip(place) {
+            let kind = match entry.kind() {
+                Some(RecordKind::Publications | RecordKind::Relation) => break,
+                Some(kind) => kind,
+                None => continue,
+            };
+            let lane = self.emitter.lanes.get(usize::from(entry.relation));
+            let lane = lane.filter(|lane| lane.passes.intersects(Actions::of(kind)));
+            let filters = lane
+                .filter(|_| Actions::ROWS.intersects(Actions::of(kind)))
+                .and_then(|lane| lane.shape.as_ref()?.filters.clone());
+            if let Some(filters) = filters {
+                let frame = self.block.frame(&entry);
+                let place = u32::try_from(place).unwrap_or(u32::MAX);
+                let asked = self.emitter.rewriter.ask(frame, &filters, place, &mut asks);
+                asked.map_err(|error| self.emitter.row_error(error))?;
+            }
+            if asks.is_full() {
+                break;
+            }
+        }
+        self.emitter.suspended = Some(Suspended {
+            place,
+            ordinal: self.ordinal,
+            step: self.step,
+        });
+        Ok(Outcome::Ask(asks))
     }
 
     /// Sends a TRUNCATE of those relations that pass, if there are any.

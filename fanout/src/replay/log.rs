@@ -12,6 +12,7 @@ use super::Stream;
 use super::catalog::HeadCatalog;
 use crate::emit::{EmitOptions, Emitter};
 use crate::error::StreamError;
+use crate::filter::Filters;
 use crate::selection::{Selection, SelectionSpec, check_supported};
 
 /// A position that the log has not reached.
@@ -41,6 +42,7 @@ pub struct Replay {
     log: Arc<Log>,
     head: watch::Receiver<Lsn>,
     catalog: Arc<HeadCatalog>,
+    filters: Filters,
 }
 
 impl Replay {
@@ -48,7 +50,25 @@ impl Replay {
     #[must_use]
     pub fn new(log: Arc<Log>, head: watch::Receiver<Lsn>) -> Self {
         let catalog = Arc::new(HeadCatalog::new(Arc::clone(&log)));
-        Self { log, head, catalog }
+        Self {
+            log,
+            head,
+            catalog,
+            filters: Filters::default(),
+        }
+    }
+
+    /// Row filters are compiled, and evaluated by the source if need be, by these.
+    #[must_use]
+    pub fn with_filters(mut self, filters: Filters) -> Self {
+        self.filters = filters;
+        self
+    }
+
+    /// What row filters are evaluated by.
+    #[must_use]
+    pub const fn filters(&self) -> &Filters {
+        &self.filters
     }
 
     /// A stream from `options.emit.start` on.
@@ -65,9 +85,10 @@ impl Replay {
         check_supported(&selection, &*self.catalog()?).map_err(StreamError::Refused)?;
         let cursor = self.seek(emit.start, ahead)?;
         let catalog = Arc::clone(cursor.catalog());
-        let selection = Selection::new(selection, &catalog);
+        let filters = self.filters.clone();
+        let selection = Selection::new(selection, &catalog).with_filters(filters.clone());
         let emitter = Emitter::new(emit, selection, catalog, cursor.position());
-        Ok(Stream::new(cursor, emitter, self.head.clone()))
+        Ok(Stream::new(cursor, emitter, self.head.clone(), filters))
     }
 
     /// Those of the names that are no publication as of the log's head. When there are any, let the decoder look:

@@ -11,7 +11,7 @@
 //!         match stream.advance(&mut frames)? {          // at most one block, never waits
 //!             Advance::Moved(step) => count(step),      // perhaps nothing passed: look again
 //!             Advance::AtHead if frames.is_empty() => stream.head_moved().await?,
-//!             Advance::AtHead => break,
+//!             Advance::AtHead | Advance::Asking => break,
 //!             Advance::End => return,                   // EmitOptions::end is reached
 //!         }
 //!         tokio::task::consume_budget().await;          // let others have their turn

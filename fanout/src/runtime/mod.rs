@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{AccessError, Guard};
+use crate::filter::Filters;
 use crate::metrics;
 use crate::positions::{InvalidAddress, Positions, report};
 use crate::replay::{HeadWatcher, Replay};
@@ -96,7 +97,7 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
             background.clone(),
         ));
         let services = Services {
-            replay: Replay::new(log, head),
+            replay: Replay::new(log, head).with_filters(Filters::new(config.source.clone())),
             positions,
             subscribers: Subscribers::new(limit(&config)),
             snapshots: Snapshots::default(),

@@ -7,6 +7,7 @@ use storage_format::catalog::{Catalog, PublicationState, RelationSchema};
 
 use super::rules::{self, Facts};
 use super::{Actions, Decision, OidMap, Publications, Refusal, SelectionSpec};
+use crate::filter::Filters;
 
 /// A selection with its decisions for the relations met so far, under the publications in force.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub struct Selection {
     state: Arc<PublicationState>,
     missing: Vec<String>,
     decisions: OidMap<Known>,
+    filters: Filters,
 }
 
 /// A decision and the description of the relation for which it was made.
@@ -35,7 +37,16 @@ impl Selection {
             state,
             missing,
             decisions: OidMap::default(),
+            filters: Filters::default(),
         }
+    }
+
+    /// Row filters are compiled, and evaluated by the source if need be, by these.
+    #[must_use]
+    pub fn with_filters(mut self, filters: Filters) -> Self {
+        self.filters = filters;
+        self.decisions.clear();
+        self
     }
 
     /// What was asked for.
@@ -71,7 +82,7 @@ impl Selection {
         let schema = catalog.relation(oid);
         let known = self.decisions.entry(oid).or_insert_with(|| Known {
             schema: schema.cloned(),
-            decision: decide(&self.spec, catalog, oid, schema),
+            decision: decide(&self.spec, catalog, oid, schema, &self.filters),
         });
         let same = match (&known.schema, schema) {
             (Some(known), Some(schema)) => Arc::ptr_eq(known, schema),
@@ -81,7 +92,7 @@ impl Selection {
         if !same {
             *known = Known {
                 schema: schema.cloned(),
-                decision: decide(&self.spec, catalog, oid, schema),
+                decision: decide(&self.spec, catalog, oid, schema, &self.filters),
             };
         }
         &known.decision
@@ -108,11 +119,12 @@ pub fn check_supported(spec: &SelectionSpec, catalog: &Catalog) -> Result<(), Ar
     let Publications::Named(names) = &spec.publications else {
         return Ok(());
     };
+    let filters = Filters::default();
     let publications = catalog.publications();
     let named = publications.iter().filter(|one| names.contains(&one.name));
     for table in named.flat_map(|publication| &publication.tables) {
         let schema = catalog.relation(table.relation);
-        let decision = decide(spec, catalog, table.relation, schema);
+        let decision = decide(spec, catalog, table.relation, schema, &filters);
         if let Some(refusal) = decision.refusal.filter(|one| !one.is_of_postgresql()) {
             return Err(refusal);
         }
@@ -135,11 +147,12 @@ fn decide(
     catalog: &Catalog,
     oid: Oid,
     schema: Option<&Arc<RelationSchema>>,
+    filters: &Filters,
 ) -> Decision {
     let Publications::Named(names) = &spec.publications else {
         return decide_without_publications(spec, schema);
     };
-    let facts = Facts::new(catalog, names);
+    let facts = Facts::new(catalog, names, filters);
     let decision = match schema {
         Some(schema) => {
             let columns = spec.columns_of(&schema.namespace, &schema.name);

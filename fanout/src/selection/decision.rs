@@ -1,6 +1,5 @@
 //! What of a relation's changes passes, and why not more.
 
-use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
 
@@ -138,14 +137,6 @@ impl Decision {
 /// Why a relation's changes can't be sent. SQLSTATE 0A000. They are never sent approximately.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A publication asks for what can't be served exactly.
-    #[error("publication \"{publication}\" {feature}, which is not supported yet")]
-    Unsupported {
-        /// The publication.
-        publication: String,
-        /// What is in the way.
-        feature: Feature,
-    },
     /// As PostgreSQL says it.
     #[error("cannot use different column lists for table \"{0}\" in different publications")]
     DifferentLists(TableName),
@@ -190,20 +181,5 @@ impl Refusal {
     #[must_use]
     pub const fn is_of_postgresql(&self) -> bool {
         matches!(self, Self::DifferentLists(_) | Self::DifferentGenerated(_))
-    }
-}
-
-/// A part of a publication's definition that is not supported yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Feature {
-    /// A row filter on this table.
-    RowFilter(TableName),
-}
-
-impl fmt::Display for Feature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RowFilter(table) => write!(f, "has a row filter on table \"{table}\""),
-        }
     }
 }

@@ -15,7 +15,7 @@ mod spec;
 mod tests;
 
 pub use compiled::{Selection, check_supported};
-pub use decision::{Actions, Decision, Feature, Refusal};
+pub use decision::{Actions, Decision, Refusal};
 pub use oid_map::OidMap;
 pub use shape::{Description, Shape};
 pub use spec::{Publications, SelectionSpec, TableName};

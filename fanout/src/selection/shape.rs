@@ -1,7 +1,11 @@
 //! How a relation's rows change on their way to a subscriber.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use pg_proto::Oid;
+
+use crate::filter::RowFilters;
 
 /// How a relation's rows change on their way: as which relation they go, with which columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub struct Shape {
     pub full_identity: Option<bool>,
     /// What is sent before the first row, in order. Empty: the relation as the log describes it.
     pub descriptions: Vec<Description>,
+    /// Which rows are sent. `None`: all.
+    pub filters: Option<Arc<RowFilters>>,
 }
 
 /// A RELATION message of the fanout's own.
@@ -26,6 +32,12 @@ pub struct Description {
 }
 
 impl Shape {
+    /// Whether rows that pass are sent as they lie in the log.
+    #[must_use]
+    pub fn leaves_rows(&self, relation: Oid) -> bool {
+        self.relation == relation && self.columns.is_none() && self.full_identity.is_none()
+    }
+
     /// Rows as they are, under these descriptions.
     pub(super) const fn described(relation: Oid, descriptions: Vec<Description>) -> Self {
         Self {
@@ -33,6 +45,7 @@ impl Shape {
             columns: None,
             full_identity: None,
             descriptions,
+            filters: None,
         }
     }
 }

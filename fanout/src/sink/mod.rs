@@ -67,7 +67,7 @@ pub enum PublicationsError {
 impl PublicationsError {
     /// The SQLSTATE for it.
     #[must_use]
-    pub const fn sqlstate(&self) -> &'static str {
+    pub fn sqlstate(&self) -> &str {
         match self {
             Self::Stream(error) => error.sqlstate(),
             Self::Positions { source, .. } => source.sqlstate(),

@@ -43,6 +43,51 @@ const ROOTS: &[(&str, &[&str], &[&str])] = &[
     ("s2.mid", &["id", "r"], &["x", "y"]),
 ];
 
+/// Row filters by table: of the key, so that it may publish what it likes; the last ones are PostgreSQL's to evaluate.
+const FILTERS: &[(&str, &[&str])] = &[
+    (
+        "s1.a",
+        &[
+            "id > 2",
+            "id in (1, 10, 72)",
+            "id % 2 = 0 or id = 3",
+            "ln(id + 1) > 1",
+        ],
+    ),
+    (
+        "s1.b",
+        &[
+            "v like 't%'",
+            "v is null",
+            "id < 2 or length(v) = 3",
+            "v ~ 'o'",
+        ],
+    ),
+    (
+        "s2.c",
+        &[
+            "u = 'u2'",
+            "k between 2 and 3",
+            "u <> 'moved'",
+            "u similar to 'u[24]'",
+        ],
+    ),
+    ("s2.leaf1", &["id = 1", "r + id > 3", "sqrt(id) < 2"]),
+    ("s2.leaf4", &["id <> 2", "false"]),
+];
+const ROOT_FILTERS: &[(&str, &[&str])] = &[
+    (
+        "s2.root",
+        &[
+            "id < 50",
+            "r = 1 or id = 2",
+            "case r when 3 then id > 1 else id > 2 end",
+            "log(id + r) > 0.5",
+        ],
+    ),
+    ("s2.mid", &["id >= 2", "r = 4"]),
+];
+
 /// `CREATE PUBLICATION` with this name.
 pub(crate) fn publication(random: &mut Random, name: &str, major: u32) -> String {
     let via_root = random.one_in(2);
@@ -89,6 +134,15 @@ fn table(random: &mut Random, via_root: bool, lists: bool, major: u32) -> String
     let plain = [
         "s1.a", "s1.b", "s2.c", "s1.gen", "s2.root", "s2.mid", "s2.leaf1", "s1.leaf2", "s2.leaf4",
     ];
+    if lists && random.one_in(3) {
+        let filters = if via_root && random.one_in(2) {
+            ROOT_FILTERS
+        } else {
+            FILTERS
+        };
+        let (name, filters) = filters[random.below(filters.len())];
+        return format!("{name} where ({})", filters[random.below(filters.len())]);
+    }
     if !lists || random.one_in(2) {
         return plain[random.below(plain.len())].to_owned();
     }

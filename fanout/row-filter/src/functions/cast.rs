@@ -92,7 +92,7 @@ pub(crate) fn numeric_to_int<'a, const BYTES: u8>(args: Args<'_, 'a>) -> Answer<
         _ => "bigint",
     };
     Err(FilterError {
-        sqlstate: "0A000",
+        sqlstate: "0A000".into(),
         message: format!("cannot convert {what} to {kind}").into(),
     })
 }
@@ -110,7 +110,7 @@ fn parse<'a, T: std::str::FromStr>(
     let value: T = text.parse().map_err(|_| FilterError::internal())?;
     if number.is_finite() && lost(&value) {
         return Err(FilterError {
-            sqlstate: "22003",
+            sqlstate: "22003".into(),
             message: format!("\"{text}\" is out of range for type {kind}").into(),
         });
     }

@@ -21,7 +21,7 @@ use storage_format::catalog::{Catalog, PublicationState, RelationSchema};
 use self::columns::Projection;
 use self::filters::Filters;
 use self::membership::Membership;
-use super::{Actions, Decision, Feature, Refusal, Shape, TableName};
+use super::{Actions, Decision, Refusal, Shape, TableName};
 
 /// What the rules look at.
 #[derive(Clone, Copy)]
@@ -31,14 +31,21 @@ pub(super) struct Facts<'a> {
     pub(super) state: &'a PublicationState,
     /// Names of the publications, in the order in which the subscriber gave them.
     pub(super) names: &'a [String],
+    /// What compiles row filters.
+    pub(super) filters: &'a crate::filter::Filters,
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn new(catalog: &'a Catalog, names: &'a [String]) -> Self {
+    pub(super) fn new(
+        catalog: &'a Catalog,
+        names: &'a [String],
+        filters: &'a crate::filter::Filters,
+    ) -> Self {
         Self {
             major: major(catalog),
             state: catalog.publication_state(),
             names,
+            filters,
         }
     }
 }
@@ -63,7 +70,7 @@ pub(super) fn decide(
         return Decision::pass(member.actions);
     };
     match shape(facts, &member, schema, columns) {
-        Ok((shape, filters)) => with_filters(&member, schema, shape, &filters),
+        Ok((shape, filters)) => with_filters(facts, &member, schema, shape, &filters),
         Err(refusal) => Decision::refuse(refusal.reach(member.actions), refusal),
     }
 }
@@ -149,6 +156,7 @@ fn shape<'a>(
         columns: Some(indexes),
         full_identity: Some(root.replica_identity == b'f'),
         descriptions: described,
+        filters: None,
     };
     Ok((Some(shape), filters))
 }
@@ -165,6 +173,7 @@ fn own_shape(schema: &RelationSchema, indexes: Vec<u16>) -> Option<Shape> {
         full_identity: None,
         descriptions: vec![descriptions::of_own(schema, &indexes)],
         columns: Some(indexes),
+        filters: None,
     })
 }
 
@@ -175,28 +184,21 @@ fn unknown_root(schema: &RelationSchema) -> Refusal {
     }
 }
 
-/// Row filters can't be evaluated yet.
+/// What passes, by the filters if there are any.
 fn with_filters(
+    facts: Facts<'_>,
     member: &Membership<'_>,
     schema: &RelationSchema,
-    shape: Option<Shape>,
+    mut shape: Option<Shape>,
     filters: &Filters<'_>,
 ) -> Decision {
-    let filtered = filters.actions();
-    let refused = member.actions.restrict(filtered);
-    let publication = filters.first_publication();
+    if let Some(filters) = filters.compile(facts, member, schema) {
+        let shape = shape.get_or_insert_with(|| Shape::described(schema.oid, Vec::new()));
+        shape.filters = Some(filters);
+    }
     Decision {
-        passes: member.actions.without(refused),
-        refused,
-        refusal: publication
-            .filter(|_| !refused.is_empty())
-            .map(|publication| {
-                Arc::new(Refusal::Unsupported {
-                    publication: publication.to_owned(),
-                    feature: Feature::RowFilter(qualified(&schema.namespace, &schema.name)),
-                })
-            }),
         shape: shape.map(Arc::new),
+        ..Decision::pass(member.actions)
     }
 }
 

@@ -104,7 +104,7 @@ impl Feed {
         }
         match advance {
             Advance::End => Err(End::Done),
-            Advance::AtHead => self.wait(*told, *last_message).await,
+            Advance::AtHead | Advance::Asking => self.wait(*told, *last_message).await,
             Advance::Moved(_) => {
                 tokio::task::consume_budget().await;
                 Ok(())

@@ -21,6 +21,8 @@ impl From<StreamError> for Status {
                 Self::failed_precondition(message)
             }
             StreamError::Refused(_) => Self::unimplemented(message),
+            StreamError::RowFilter(_) => Self::failed_precondition(message),
+            StreamError::Evaluate(_) => Self::unavailable(message),
             // Another attempt helps only if nothing is damaged.
             StreamError::Log(_) if !is_damage => Self::internal(message),
             StreamError::Log(_)

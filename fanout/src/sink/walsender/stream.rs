@@ -204,7 +204,7 @@ impl<'a> Sending<'a> {
                         self.frames.push(notice(warning));
                     }
                 }
-                Ok(Advance::AtHead | Advance::End) => self.at_head = true,
+                Ok(Advance::AtHead | Advance::Asking | Advance::End) => self.at_head = true,
                 Err(error) => self.fail_at(error),
             }
         }
@@ -221,7 +221,7 @@ impl<'a> Sending<'a> {
         {
             return Err(end);
         }
-        let idle = self.at_head && self.frames.is_empty();
+        let idle = self.at_head && !self.stream.is_asking() && self.frames.is_empty();
         if let Some(deadline) = self.deadline {
             if idle && (self.progress.all_received() || now >= deadline) {
                 return Err(End::Shutdown);
@@ -253,7 +253,7 @@ impl<'a> Sending<'a> {
 
     fn line(&self) -> Line {
         match (self.frames.is_empty(), self.answering) {
-            (true, _) if self.at_head => Line::Idle,
+            (true, _) if self.at_head && !self.stream.is_asking() => Line::Idle,
             (false, true) => Line::Answering,
             _ => Line::Busy,
         }
@@ -350,7 +350,8 @@ impl<'a> Sending<'a> {
     }
 
     const fn waits_for_the_log(&self) -> bool {
-        self.at_head && self.ending.is_none() && self.deadline.is_none()
+        let open = self.deadline.is_none() || self.stream.is_asking();
+        self.at_head && self.ending.is_none() && open
     }
 
     /// From now on only what the log has already is sent.

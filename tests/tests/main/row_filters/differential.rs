@@ -153,6 +153,7 @@ impl Bench {
                 attribute,
                 name,
                 type_oid: *type_oid,
+                collation: 0,
             })
             .collect();
         compile(&FilterSource {

@@ -1,0 +1,238 @@
+//! What becomes of a row.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use row_filter::{ColumnView, Compiled, FilterError, Scratch, TupleView};
+use storage_format::record::RecordKind;
+
+use super::{Asks, Filter, Relation, Verdicts};
+
+/// The filters of a relation, by action.
+#[derive(Clone, Debug)]
+pub struct RowFilters {
+    /// Of INSERT, UPDATE and DELETE.
+    by_action: [Option<Arc<Filter>>; 3],
+    /// Where each column of the relation is in the log's rows.
+    places: Arc<[Option<u16>]>,
+}
+
+/// A row in its message: where its columns are, each with the byte that says its kind.
+#[derive(Clone, Copy, Debug)]
+pub struct RowBytes<'a> {
+    /// The message.
+    pub payload: &'a [u8],
+    /// The columns.
+    pub columns: &'a [Range<usize>],
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Nothing.
+    Drop,
+    /// The change as it is.
+    Pass,
+    /// An INSERT of the new row in place of an UPDATE. Its unchanged TOASTed columns are those of the old row, if
+    /// that has them.
+    Insert,
+    /// A DELETE of the old row in place of an UPDATE.
+    Delete,
+}
+
+/// Why there is no judgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterStop {
+    /// The filter fails for this row: the stream ends here with this error.
+    Error(FilterError),
+    /// PostgreSQL has not said yet.
+    Ask,
+}
+
+impl From<FilterError> for FilterStop {
+    fn from(error: FilterError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// One subscriber's means of judging: memory, and what PostgreSQL has said of the block at hand.
+#[derive(Debug, Default)]
+pub struct Judge {
+    /// Never contended: a judge has one owner. The lock lets that owner be shared between threads.
+    scratch: Mutex<Scratch>,
+    /// Of rows of the block at hand.
+    pub verdicts: Verdicts,
+}
+
+const fn action(kind: RecordKind) -> usize {
+    match kind {
+        RecordKind::Insert => 0,
+        RecordKind::Update => 1,
+        _ => 2,
+    }
+}
+
+impl PartialEq for RowFilters {
+    /// Equal filters are compiled once, so identity is equality.
+    fn eq(&self, other: &Self) -> bool {
+        let same = |one: &Option<Arc<Filter>>, two: &Option<Arc<Filter>>| match (one, two) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        let mut pairs = self.by_action.iter().zip(&other.by_action);
+        self.places == other.places && pairs.all(|(one, two)| same(one, two))
+    }
+}
+
+impl Eq for RowFilters {}
+
+impl RowFilters {
+    pub(super) fn new(relation: &Relation, by_action: [Option<Arc<Filter>>; 3]) -> Self {
+        let places = relation.columns.iter().map(|column| column.index);
+        Self {
+            by_action,
+            places: places.collect(),
+        }
+    }
+
+    fn of(&self, kind: RecordKind) -> Option<&Arc<Filter>> {
+        self.by_action.get(action(kind)).and_then(Option::as_ref)
+    }
+
+    /// Whether changes of a kind are judged.
+    #[must_use]
+    pub fn judges(&self, kind: RecordKind) -> bool {
+        self.of(kind).is_some()
+    }
+
+    /// Judges the change at `place` of its block, whichever of its rows it has.
+    pub fn judge(
+        &self,
+        kind: RecordKind,
+        place: u32,
+        old: Option<RowBytes<'_>>,
+        new: Option<RowBytes<'_>>,
+        judge: &mut Judge,
+    ) -> Result<Judgement, FilterStop> {
+        let Some(filter) = self.of(kind) else {
+            return Ok(Judgement::Pass);
+        };
+        let mut passes = |row: View<'_>, is_new| verdict(filter, row, (place, is_new), judge);
+        // One row decides alone.
+        let (old, new) = match (old, new) {
+            (Some(old), Some(new)) => (old, new),
+            (old, new) => {
+                let row = new.or(old).ok_or_else(unreadable)?;
+                let passes = passes(self.view(row, None), new.is_some())?;
+                return Ok(if passes {
+                    Judgement::Pass
+                } else {
+                    Judgement::Drop
+                });
+            }
+        };
+        let before = passes(self.view(old, None), false)?;
+        let after = passes(self.view(new, Some(old)), true)?;
+        Ok(match (before, after) {
+            (false, false) => Judgement::Drop,
+            (false, true) => Judgement::Insert,
+            (true, false) => Judgement::Delete,
+            (true, true) => Judgement::Pass,
+        })
+    }
+
+    /// Adds the rows of a change to those that PostgreSQL is asked about, if it has to be.
+    pub fn ask(
+        &self,
+        kind: RecordKind,
+        place: u32,
+        old: Option<RowBytes<'_>>,
+        new: Option<RowBytes<'_>>,
+        asks: &mut Asks,
+    ) -> Result<(), FilterError> {
+        let filter = self.of(kind).filter(|filter| filter.reason().is_some());
+        let Some(filter) = filter else {
+            return Ok(());
+        };
+        if let Some(old) = old {
+            asks.add(filter, (place, false), &self.view(old, None))?;
+        }
+        if let Some(new) = new {
+            asks.add(filter, (place, true), &self.view(new, old))?;
+        }
+        Ok(())
+    }
+
+    fn view<'a>(&'a self, row: RowBytes<'a>, old: Option<RowBytes<'a>>) -> View<'a> {
+        View {
+            places: &self.places,
+            row,
+            old,
+        }
+    }
+}
+
+fn verdict(
+    filter: &Filter,
+    row: View<'_>,
+    key: (u32, bool),
+    judge: &mut Judge,
+) -> Result<bool, FilterStop> {
+    match &filter.compiled {
+        Compiled::Native(program) => {
+            filter.count_native();
+            let verdict = program.eval(&row, judge.scratch.get_mut())?;
+            Ok(verdict == Some(true))
+        }
+        Compiled::Fails(error) => Err(error.clone().into()),
+        Compiled::Postgres { .. } => match judge.verdicts.get(key) {
+            Some(Ok(passes)) => Ok(passes),
+            Some(Err(error)) => Err(FilterStop::Error(error)),
+            None => Err(FilterStop::Ask),
+        },
+    }
+}
+
+fn unreadable() -> FilterError {
+    FilterError {
+        sqlstate: "XX001".into(),
+        message: "a change in the log has no row".into(),
+    }
+}
+
+/// A row as a filter sees it.
+pub(super) struct View<'a> {
+    places: &'a [Option<u16>],
+    row: RowBytes<'a>,
+    /// Where unchanged TOASTed values are, if anywhere.
+    old: Option<RowBytes<'a>>,
+}
+
+impl TupleView for View<'_> {
+    fn column(&self, index: usize) -> ColumnView<'_> {
+        let place = self.places.get(index).copied().flatten();
+        let Some(place) = place.map(usize::from) else {
+            return ColumnView::Unchanged;
+        };
+        let value = value(self.row, place);
+        if value != ColumnView::Unchanged {
+            return value;
+        }
+        match self.old.map(|old| self::value(old, place)) {
+            Some(ColumnView::Text(text)) => ColumnView::Text(text),
+            _ => ColumnView::Unchanged,
+        }
+    }
+}
+
+fn value(row: RowBytes<'_>, place: usize) -> ColumnView<'_> {
+    let range = row.columns.get(place).cloned();
+    let bytes = range.and_then(|range| row.payload.get(range));
+    match bytes.and_then(<[u8]>::split_first) {
+        Some((b'n', _)) => ColumnView::Null,
+        // A length of four bytes, which the range has counted already.
+        Some((b't', value)) => ColumnView::Text(value.get(4..).unwrap_or_default()),
+        _ => ColumnView::Unchanged,
+    }
+}
