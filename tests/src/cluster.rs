@@ -97,6 +97,11 @@ impl Cluster {
         self.installation.major
     }
 
+    /// One of its programs.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        self.installation.command(name)
+    }
+
     /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
@@ -107,7 +112,7 @@ impl Cluster {
         self.home.path()
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.home.path().join("data")
     }
 
@@ -267,7 +272,7 @@ impl Cluster {
     }
 }
 
-fn give_to_server(directory: &Path) {
+pub(crate) fn give_to_server(directory: &Path) {
     if let Some(account) = server_account() {
         std::os::unix::fs::chown(directory, Some(account.uid), Some(account.gid))
             .expect("root may give a folder away");

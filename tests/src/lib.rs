@@ -30,6 +30,7 @@ pub mod random_sql;
 pub mod scale;
 pub mod sql;
 pub mod subscriber;
+mod transaction_ids;
 pub mod workload;
 
 pub use cluster::Cluster;

@@ -76,7 +76,8 @@ impl Stage {
         Self::on_with(source, 1, settings).await
     }
 
-    async fn on(source: Cluster, fanouts: usize) -> Self {
+    /// On a source that is there already.
+    pub(crate) async fn on(source: Cluster, fanouts: usize) -> Self {
         Self::on_with(source, fanouts, &[]).await
     }
 

@@ -19,7 +19,8 @@ use crate::snapshot::{CutSearch, Method, Probe, SCAN_BYTES_MAX, scan};
 
 /// The log moves on by itself within this time, or the source is idle and nothing makes it tell where it is.
 const NUDGE_AFTER: Duration = Duration::from_millis(100);
-/// First and longest pause while transactions end that ran before anything was known.
+/// First and longest pause between two tries: for the next one transactions must have ended, or a commit be flushed,
+/// and a busy disk takes its time for that.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// How often the source is asked again for a snapshot when its own waiting made it fail.
@@ -100,8 +101,7 @@ impl<'a> Maker<'a> {
                         holder,
                     }));
                 }
-                Attempt::NoCut => {}
-                Attempt::NothingKnown => {
+                Attempt::NoCut | Attempt::NothingKnown => {
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSES.1);
                 }
