@@ -37,9 +37,12 @@ pub(crate) async fn scan(
     }
 }
 
-/// Whether a transaction may begin in the block: not if it is all from the middle of one.
+/// Whether a transaction that commits may begin in the block: not if it is all from the middle of one, or from transactions
+/// that end with PREPARE here. These are in the log once more, as ordinary ones, at their COMMIT PREPARED.
 const fn commits(header: &BlockHeader) -> bool {
-    header.transaction_count > 0 || !header.flags.contains(BlockFlags::CONTINUES)
+    let flags = header.flags;
+    let begins = header.transaction_count > 0 || !flags.contains(BlockFlags::CONTINUES);
+    begins && !flags.contains(BlockFlags::PREPARED)
 }
 
 fn show_block(
@@ -60,21 +63,16 @@ fn show_block(
     Ok(())
 }
 
-/// The transaction that a record commits: BEGIN names its commit, COMMIT PREPARED is one.
+/// The transaction that begins with a record, and where it commits.
 fn commit_of(block: &Block, entry: &Entry) -> Result<Option<(Xid, Lsn)>, pg_proto::ReadError> {
-    if !matches!(
-        entry.kind(),
-        Some(RecordKind::Begin | RecordKind::CommitPrepared)
-    ) {
+    if entry.kind() != Some(RecordKind::Begin) {
         return Ok(None);
     }
-    Ok(
-        match pgoutput::decode(block.payload(entry), Framing::Plain)? {
-            Message::Begin(begin) => Some((begin.xid, begin.final_lsn)),
-            Message::CommitPrepared(prepared) => Some((prepared.xid, prepared.commit.commit_lsn)),
-            _ => None,
-        },
-    )
+    let message = pgoutput::decode(block.payload(entry), Framing::Plain)?;
+    Ok(match message {
+        Message::Begin(begin) => Some((begin.xid, begin.final_lsn)),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
