@@ -113,6 +113,21 @@ impl Encoder<'_> {
         Ok(())
     }
 
+    fn encode_filters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let counts = self.0.replay.filters().counts();
+        let help = "Rows judged by row filters, here (native) or by the source (postgres); both rows of an UPDATE count";
+        let mut family =
+            encoder.encode_descriptor("filtered_rows", help, None, MetricType::Counter)?;
+        for (path, rows) in [
+            ("native", counts.native_rows),
+            ("postgres", counts.postgres_rows),
+        ] {
+            let labels = [("path", path)];
+            ConstCounter::new(rows).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
     fn encode_connected(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let help = "Subscribers that are connected";
         let mut family = encoder.encode_descriptor("subscribers", help, None, MetricType::Gauge)?;
@@ -144,6 +159,7 @@ impl Collector for ServicesCollector {
         this.encode_totals(encoder, "sent_bytes", help, |totals| totals.bytes)?;
         let help = "Streams started";
         this.encode_totals(encoder, "streams", help, |totals| totals.streams)?;
+        this.encode_filters(encoder)?;
         this.encode_snapshots(encoder)
     }
 }
