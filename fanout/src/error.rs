@@ -137,7 +137,7 @@ impl StreamError {
         match self {
             Self::NotKept { .. } | Self::NotReached { .. } => "55000",
             Self::UnknownPublication { .. } => "42704",
-            Self::Refused(_) => "0A000",
+            Self::Refused(refusal) => refusal.sqlstate(),
             Self::RowFilter(error) => &error.sqlstate,
             Self::Evaluate(error) => error.sqlstate(),
             Self::Log(error) if !error.is_damage() => "58030",

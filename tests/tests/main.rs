@@ -15,6 +15,7 @@ mod main {
     mod extended_protocol;
     mod failpoints;
     mod grammar;
+    mod grants;
     mod grpc_services;
     mod harness;
     mod idle;

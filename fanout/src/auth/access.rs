@@ -10,6 +10,7 @@ use service::config::{self, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::grants::{Grant, Grants, GrantsError};
 use super::tls::{ServerTls, TlsError};
 use super::users::{Users, UsersError};
 
@@ -36,6 +37,9 @@ pub enum AccessError {
     /// The users file (`fanout.users_file`).
     #[error(transparent)]
     Users(#[from] UsersError),
+    /// The grants file (`fanout.grants_file`).
+    #[error(transparent)]
+    Grants(#[from] GrantsError),
 }
 
 /// Who may connect.
@@ -44,6 +48,7 @@ pub struct Access {
     tls: Option<ServerTls>,
     tls_required: bool,
     users: Option<Users>,
+    grants: Option<Arc<Grants>>,
 }
 
 /// How a connection goes on.
@@ -72,6 +77,8 @@ impl Access {
     /// Reads what the settings name.
     pub fn load(settings: &config::Fanout) -> Result<Self, AccessError> {
         let users = settings.users_file.as_deref().map(load_users).transpose()?;
+        let grants = settings.grants_file.as_deref();
+        let grants = grants.map(Grants::load).transpose()?;
         let address = settings.postgres;
         if users.is_none() && !address.ip().to_canonical().is_loopback() {
             return Err(AccessError::TrustBeyondLoopback { address });
@@ -89,7 +96,14 @@ impl Access {
             tls,
             tls_required: settings.tls == Tls::Require,
             users,
+            grants: grants.map(Arc::new),
         })
+    }
+
+    /// What a role may read; `None`: there are no grants, and everybody may read everything.
+    #[must_use]
+    pub fn grant_of(&self, role: &str) -> Option<Arc<Grant>> {
+        self.grants.as_ref().map(|grants| grants.of(role))
     }
 
     /// What TLS begins with, if there is TLS.
@@ -144,7 +158,7 @@ impl Guard {
         Arc::clone(&self.current.read())
     }
 
-    /// Reads certificate, key and users again. Unless all of them can be used nothing changes.
+    /// Reads certificate, key, users and grants again. Unless all of them can be used nothing changes.
     pub fn reload(&self) -> Result<(), AccessError> {
         let access = Arc::new(Access::load(&self.settings)?);
         *self.current.write() = access;
@@ -163,10 +177,10 @@ impl Guard {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     _ = hangup.recv() => match self.reload() {
-                        Ok(()) => tracing::info!("certificate and users are read again"),
+                        Ok(()) => tracing::info!("certificate, users and grants are read again"),
                         Err(error) => {
                             let reason = service::cli::causes(&error);
-                            tracing::error!(reason, "certificate and users stay as they were");
+                            tracing::error!(reason, "certificate, users and grants stay as they were");
                         }
                     }
                 }

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`access`] | the rules of the configuration: encryption, users, trust; read again on SIGHUP |
+//! | [`grants`] | what a role may read; read again on SIGHUP |
 //! | [`tls`] | certificate and key, the server's side of the handshake |
 //! | [`users`] | the users file |
 //! | [`verifier`] | a password as PostgreSQL stores it |
@@ -15,12 +16,14 @@
 //! A password never crosses the connection, and is never stored: what the users file holds is a verifier.
 
 pub mod access;
+pub mod grants;
 pub mod scram;
 pub mod tls;
 pub mod users;
 pub mod verifier;
 
 pub use access::{Access, AccessError, Admission, Guard};
+pub use grants::{GRPC_ROLE, Grant, Grants, GrantsError};
 pub use tls::ServerTls;
 pub use users::{User, Users};
 pub use verifier::Verifier;

@@ -13,7 +13,7 @@ use super::catalog::HeadCatalog;
 use crate::emit::{EmitOptions, Emitter};
 use crate::error::StreamError;
 use crate::filter::Filters;
-use crate::selection::{Selection, SelectionSpec, check_supported};
+use crate::selection::{Refusal, Selection, SelectionSpec, check_supported};
 
 /// A position that the log has not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +82,10 @@ impl Replay {
             emit,
             ahead,
         } = options;
+        let grant = selection.grant.as_ref();
+        if emit.messages && grant.is_some_and(|grant| !grant.allows_messages()) {
+            return Err(StreamError::Refused(Arc::new(Refusal::MessagesDenied)));
+        }
         check_supported(&selection, &*self.catalog()?).map_err(StreamError::Refused)?;
         let cursor = self.seek(emit.start, ahead)?;
         let catalog = Arc::clone(cursor.catalog());

@@ -101,6 +101,7 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
             positions,
             subscribers: Subscribers::new(limit(&config)),
             snapshots: Snapshots::default(),
+            guard: Arc::clone(&guard),
             config,
         };
         result = serve_subscribers(services, guard, &ready, &shutdown).await;

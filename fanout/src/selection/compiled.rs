@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pg_proto::Oid;
 use storage_format::catalog::{Catalog, PublicationState, RelationSchema};
 
+use super::permission;
 use super::rules::{self, Facts};
 use super::{Actions, Decision, OidMap, Publications, Refusal, SelectionSpec};
 use crate::filter::Filters;
@@ -116,6 +117,7 @@ impl Selection {
 /// Fails if the selection, as of `catalog`, can't be served exactly. What PostgreSQL itself refuses at a change is left
 /// to that change.
 pub fn check_supported(spec: &SelectionSpec, catalog: &Catalog) -> Result<(), Arc<Refusal>> {
+    permission::check_spec(spec)?;
     let Publications::Named(names) = &spec.publications else {
         return Ok(());
     };
@@ -143,6 +145,20 @@ fn missing(spec: &SelectionSpec, state: &PublicationState) -> Vec<String> {
 }
 
 fn decide(
+    spec: &SelectionSpec,
+    catalog: &Catalog,
+    oid: Oid,
+    schema: Option<&Arc<RelationSchema>>,
+    filters: &Filters,
+) -> Decision {
+    let decision = decide_as_asked(spec, catalog, oid, schema, filters);
+    match &spec.grant {
+        None => decision,
+        Some(grant) => permission::checked(grant, decision, schema.map(AsRef::as_ref)),
+    }
+}
+
+fn decide_as_asked(
     spec: &SelectionSpec,
     catalog: &Catalog,
     oid: Oid,

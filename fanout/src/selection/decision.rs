@@ -134,7 +134,7 @@ impl Decision {
     }
 }
 
-/// Why a relation's changes can't be sent. SQLSTATE 0A000. They are never sent approximately.
+/// Why a relation's changes can't be sent. They are never sent approximately.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// As PostgreSQL says it.
@@ -164,9 +164,48 @@ pub enum Refusal {
         /// The column.
         column: String,
     },
+    /// The role may not name the publication.
+    #[error("permission denied for publication \"{0}\"")]
+    PublicationDenied(String),
+    /// The role must name publications.
+    #[error("permission denied for a stream without publications")]
+    EverythingDenied,
+    /// The role may not ask for logical messages.
+    #[error("permission denied for logical messages")]
+    MessagesDenied,
+    /// The role may not read the table.
+    #[error("permission denied for table \"{0}\"")]
+    TableDenied(TableName),
+    /// The role may not read the column.
+    #[error("permission denied for column \"{column}\" of table \"{table}\"")]
+    ColumnDenied {
+        /// The table.
+        table: TableName,
+        /// The column.
+        column: String,
+    },
 }
 
 impl Refusal {
+    /// The SQLSTATE for it.
+    #[must_use]
+    pub const fn sqlstate(&self) -> &'static str {
+        if self.is_denial() { "42501" } else { "0A000" }
+    }
+
+    /// Whether a right is missing.
+    #[must_use]
+    pub const fn is_denial(&self) -> bool {
+        matches!(
+            self,
+            Self::PublicationDenied(_)
+                | Self::EverythingDenied
+                | Self::MessagesDenied
+                | Self::TableDenied(_)
+                | Self::ColumnDenied { .. }
+        )
+    }
+
     /// The actions at which the stream ends, where `published` would be sent. Publications that contradict each other
     /// are an error at the source as soon as it looks at a change of the relation, whether that is published or not.
     #[must_use]

@@ -8,6 +8,7 @@
 mod compiled;
 mod decision;
 mod oid_map;
+mod permission;
 mod rules;
 mod shape;
 mod spec;

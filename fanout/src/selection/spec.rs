@@ -1,6 +1,9 @@
 //! What a subscriber asked for.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::auth::Grant;
 
 /// Which publications' changes a subscriber asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct SelectionSpec {
     pub tables: Vec<TableName>,
     /// Of these tables only these columns. A table that is not here: all that are published.
     pub columns: Vec<(TableName, Vec<String>)>,
+    /// What may be read at all; `None`: everything.
+    pub grant: Option<Arc<Grant>>,
 }
 
 impl SelectionSpec {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use pg_proto::Lsn;
 
+use crate::auth::Guard;
 use crate::error::StreamError;
 use crate::positions::{Positions, PositionsError};
 use crate::replay::Replay;
@@ -32,6 +33,8 @@ pub struct Services {
     pub subscribers: Subscribers,
     /// What snapshots of the source share.
     pub snapshots: Snapshots,
+    /// Who may connect, and what they may read.
+    pub guard: Arc<Guard>,
     /// All settings.
     pub config: Arc<service::config::Config>,
 }

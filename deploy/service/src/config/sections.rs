@@ -160,6 +160,8 @@ pub struct Fanout {
     pub tls_key_file: Option<PathBuf>,
     /// Who may connect to it, with SCRAM verifiers; without it clients on the same host are trusted.
     pub users_file: Option<PathBuf>,
+    /// What roles may read, everything else denied; without it everybody may read everything.
+    pub grants_file: Option<PathBuf>,
     /// Address of the gRPC service.
     pub grpc: SocketAddr,
     /// Address for metrics and health (HTTP).
@@ -282,6 +284,7 @@ impl Default for Fanout {
             tls_cert_file: None,
             tls_key_file: None,
             users_file: None,
+            grants_file: None,
             grpc: loopback(7410),
             http: loopback(7411),
             decoder: "http://127.0.0.1:7400".to_owned(),

@@ -58,6 +58,7 @@ impl TryFrom<SubscribeRequest> for Wanted {
                 publications,
                 tables,
                 columns,
+                grant: None,
             },
             emit: EmitOptions {
                 end: (options.end_lsn != 0).then_some(Lsn(options.end_lsn)),

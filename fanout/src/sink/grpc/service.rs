@@ -16,6 +16,7 @@ use super::convert::identity;
 use super::feed::{CHANNEL_BATCHES, Feed};
 use super::request::{From, Wanted};
 use super::slots::ServedSlots;
+use crate::auth::GRPC_ROLE;
 use crate::error::StreamError;
 use crate::positions::{Lease, NewSlot, whole_transaction};
 use crate::replay::{Ahead, StreamOptions};
@@ -91,7 +92,8 @@ impl Fanout for FanoutService {
         request: Request<v1::SubscribeRequest>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
         let mut info = subscriber_info(&request);
-        let wanted = Wanted::try_from(request.into_inner())?;
+        let mut wanted = Wanted::try_from(request.into_inner())?;
+        wanted.selection.grant = self.services.guard.current().grant_of(GRPC_ROLE);
         self.require_publications(&wanted.selection.publications)
             .await?;
         let (start, lease) = self.start(&wanted.start).await?;

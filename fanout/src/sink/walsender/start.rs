@@ -172,6 +172,12 @@ impl Session<'_> {
         let streaming = options.streaming != Streaming::Off;
         let selection = SelectionSpec {
             publications: Publications::Named(options.publications.clone()),
+            grant: self
+                .shared
+                .services
+                .guard
+                .current()
+                .grant_of(&self.login.user),
             ..SelectionSpec::default()
         };
         let stream_options = StreamOptions {

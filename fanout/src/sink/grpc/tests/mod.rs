@@ -18,6 +18,7 @@ use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use super::Endpoint;
+use crate::auth::Guard;
 use crate::positions::Positions;
 use crate::sink::Services;
 use crate::snapshot::Snapshots;
@@ -44,6 +45,7 @@ impl Fanout {
             positions,
             subscribers: Subscribers::new(10),
             snapshots: Snapshots::default(),
+            guard: Guard::new(&service::config::Fanout::default()).unwrap(),
             config: Arc::default(),
         };
         let address = "127.0.0.1:0".parse().unwrap();

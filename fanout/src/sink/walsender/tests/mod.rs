@@ -70,6 +70,7 @@ impl Harness {
             positions: Positions::new(&format!("http://{control}"), "fanout-1").unwrap(),
             subscribers: Subscribers::new(limit),
             snapshots: Snapshots::default(),
+            guard: Arc::clone(&guard),
             config: Arc::new(config),
         };
         let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), services, Arc::clone(&guard));
