@@ -23,14 +23,14 @@ const TABLE: &str = "
 const SETTINGS: [(&str, &str); 1] = [("logical_decoding_work_mem", "64kB")];
 const OPTIONS: &str = "proto_version '1', publication_names 'everything'";
 
-/// Transactions of all kinds, one row each, in a table that says who wrote it. The last one is large.
+/// Transactions of all kinds, one row each, in a table that says who wrote it. The last two are rare.
 const KINDS: [&str; 7] = [
     "insert into entries values ($id, 'plain')",
     "set synchronous_commit = off; insert into entries values ($id, 'asynchronous'); set synchronous_commit = on",
     "begin; savepoint a; insert into entries values ($id, 'subtransaction'); release a; commit",
-    "begin; insert into entries values ($id, 'prepared'); prepare transaction 'p$id'; commit prepared 'p$id'",
     "begin; select pg_logical_emit_message(true, 'test', 'x'); insert into entries values ($id, 'message'); commit",
     "begin; insert into entries values (-$id, 'rolled back'); rollback; create temp table if not exists t (x int); insert into t values (1); insert into entries values ($id, 'after others')",
+    "begin; insert into entries values ($id, 'prepared'); prepare transaction 'p$id'; commit prepared 'p$id'",
     "begin; insert into bulk select g, 'x', 0 from generate_series(1, 1000) g; insert into entries values ($id, 'large'); commit",
 ];
 
@@ -51,8 +51,9 @@ impl Writers {
                 let mut number = 0;
                 while !stopped.load(Ordering::Relaxed) {
                     let id = 1 + writer + number * count;
-                    // Large ones are rare: every stream is read to its end in the end.
-                    let kinds = KINDS.len() - usize::from(number % 20 != 0);
+                    // Prepared ones need a file each, and large ones are read by every stream: they are rare.
+                    let rare = if number % 10 == 0 { 0 } else { 2 };
+                    let kinds = KINDS.len() - rare;
                     let kind = KINDS[(writer + number) % kinds];
                     for statement in kind.replace("$id", &id.to_string()).split("; ") {
                         session.run(statement).await;
