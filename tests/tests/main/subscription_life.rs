@@ -1,6 +1,7 @@
 //! What happens to a subscription while it lives: its publications, name, slot and connection change, it is disabled and
 //! enabled, its server and all others are started again. The source is written to all the time.
 
+use pg_proto::Lsn;
 use tests::cluster::Stop;
 use tests::scale::patience;
 use tests::subscriber::PostgresSubscriber;
@@ -218,12 +219,39 @@ async fn it_moves_to_another_fanout_and_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_leaves_its_slot_to_another_one() {
-    let mut life = Life::begin(15, "of_a, of_b, of_c").await;
-    let endpoint = life.stage.decant.fanout(0).endpoint();
-    life.alter("disable").await;
-    life.alter("set (slot_name = none)").await;
-    let cluster = &life.subscriber.cluster;
-    cluster.sql("drop subscription sub").await;
+    let Life {
+        mut stage,
+        subscriber,
+        pgbench,
+    } = Life::begin(15, "of_a, of_b, of_c").await;
+    // The other one goes on where the slot stands, which is behind what this one has applied as long as it has not
+    // reported it: the same at a publisher.
+    pgbench.stop_and_settle(&stage.source).await;
+    let end = stage.settle().await;
+    wait_until("all is confirmed", patience(), async || {
+        let slots = stage.decant.status().await.slots;
+        let confirmed = slots.first().map(|slot| Lsn(slot.confirmed_lsn));
+        if confirmed.is_some_and(|confirmed| confirmed >= end) {
+            Ok(())
+        } else {
+            Err(format!("{confirmed:?}"))
+        }
+    })
+    .await;
+    let endpoint = stage.decant.fanout(0).endpoint();
+    for sql in [
+        "alter subscription sub disable",
+        "alter subscription sub set (slot_name = none)",
+        "drop subscription sub",
+    ] {
+        subscriber.cluster.sql(sql).await;
+    }
+    let pgbench = Pgbench::start_script(&stage.source, 3, SCRIPT);
+    let life = Life {
+        stage,
+        subscriber,
+        pgbench,
+    };
     assert_eq!(life.slots().await, ["sub"], "it was not the subscription's");
     life.subscriber
         .subscribe_with(

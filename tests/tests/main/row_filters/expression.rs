@@ -1,8 +1,9 @@
 //! Random expressions.
 
 use super::catalog::{Producers, Syntax};
-use super::families::{Family, Type};
+use super::families::Family;
 use super::random::Random;
+use super::types::Type;
 
 /// Columns of each type, in their order in the family.
 pub(super) const COLUMNS_PER_TYPE: usize = 2;

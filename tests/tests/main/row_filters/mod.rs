@@ -5,3 +5,4 @@ mod differential;
 mod expression;
 mod families;
 mod random;
+mod types;
