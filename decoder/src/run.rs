@@ -1,5 +1,6 @@
 //! From a configuration to a decoder at work, and to its end.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use pg_proto::Lsn;
@@ -7,6 +8,7 @@ use service::config::Config;
 use storage_format::Identity;
 use storage_format::fs::{Fs, RealFs};
 use storage_format::segment::{list_segments, read_identity};
+use storage_format::watermark::WatermarkReader;
 use storage_format::write::{LogWriter, Recovery, WriterOptions};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +51,9 @@ impl Prepared {
             .map_err(log_error(&name))?
             .is_empty();
         let registry = Registry::open(&directory.join("registry"), exists)?;
+        if log.is_some() {
+            forget_cut_off(&registry, directory)?;
+        }
         Ok(Self {
             config: Arc::new(config),
             fs,
@@ -74,6 +79,25 @@ impl Prepared {
         };
         decoder.run(self.log, requests).await
     }
+}
+
+/// After the log was cut off: slots that are past the cut have what the source never had. They can't go on.
+fn forget_cut_off(registry: &Registry, directory: &Path) -> Result<(), DecoderError> {
+    let cut = WatermarkReader::open(directory)
+        .map_err(|error| log_error(&directory.display().to_string())(error.into()))?
+        .cut();
+    let Some((lsn, number)) = cut else {
+        return Ok(());
+    };
+    for slot in registry.note_cut(lsn, number)? {
+        tracing::error!(
+            slot = slot.name,
+            confirmed = %slot.confirmed_lsn,
+            cut = %lsn,
+            "slot dropped: its subscriber has transactions that were cut off the log; copy its tables anew"
+        );
+    }
+    Ok(())
 }
 
 fn open_log(

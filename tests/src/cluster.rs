@@ -82,6 +82,67 @@ impl Cluster {
         cluster
     }
 
+    /// A standby of this server, which is stopped while its files are copied, and started again.
+    pub async fn standby(&mut self, settings: &[(&str, &str)]) -> Self {
+        let home = tempfile::Builder::new()
+            .prefix("decant-postgres-")
+            .tempdir()
+            .expect("a temporary folder");
+        give_to_server(home.path());
+        let primary = format!(
+            "host=127.0.0.1 port={} user=postgres dbname=postgres",
+            self.port
+        );
+        let mut all = self.settings.clone();
+        all.push(("primary_conninfo".to_owned(), primary));
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        all.extend(settings.iter().map(owned));
+        self.stop(Stop::Fast).await;
+        let mut standby = Self {
+            installation: self.installation.clone(),
+            server: None,
+            port: free_port(),
+            settings: all,
+            home,
+        };
+        // With owners and rights: the server looks at both.
+        run_successfully(
+            Command::new("cp")
+                .arg("-a")
+                .arg(self.data())
+                .arg(standby.data()),
+        );
+        run_successfully(
+            Command::new("cp")
+                .arg("-a")
+                .arg(self.data().join("PG_VERSION"))
+                .arg(standby.data().join("standby.signal")),
+        );
+        self.start().await;
+        standby.start().await;
+        standby
+    }
+
+    /// Waits until a standby has applied all that this server has written.
+    pub async fn wait_for_standby(&self, standby: &Self) {
+        let end = self.flush_lsn().await;
+        wait_until("the standby follows", START_DEADLINE, async || {
+            let sql = "select coalesce(pg_last_wal_replay_lsn(), '0/0')";
+            let lsn: Lsn = standby.value(sql).await.parse().expect("a position");
+            if lsn >= end {
+                Ok(())
+            } else {
+                Err(lsn.to_string())
+            }
+        })
+        .await;
+    }
+
+    /// Makes a standby a server of its own.
+    pub async fn promote(&self) {
+        self.sql("select pg_promote()").await;
+    }
+
     fn initialise(&self) {
         run_successfully(
             self.installation

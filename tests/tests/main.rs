@@ -38,6 +38,7 @@ mod main {
     mod slots;
     mod snapshot_rules;
     mod snapshots;
+    mod source_faults;
     mod stage;
     mod stopped_subscriber;
     mod subscription_conflict;

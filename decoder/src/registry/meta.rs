@@ -1,15 +1,21 @@
 //! What the registry keeps beside the slots.
 
+use std::time::Instant;
+
+use pg_proto::Lsn;
 use pg_proto::read::Reader;
 
 use super::error::RegistryError;
 use super::operations::Registry;
+use super::slot::Slot;
 use super::store::{Store, StoreError};
 use super::value::{put_str, take_str};
 use crate::catalog::Secret;
 
 const CREATED_KEY: &[u8] = b"meta/created";
 const LOST_KEY: &[u8] = b"meta/lost";
+/// The cut of the log that was heeded last: its number, 8 bytes.
+const CUT_KEY: &[u8] = b"meta/cut";
 const SECRETS_KEY: &str = "meta/secrets";
 
 /// Notes that the registry exists. True if slots of an earlier one were lost, now or before, and nobody has said
@@ -38,6 +44,25 @@ impl Registry {
         self.store.remove(LOST_KEY)?;
         self.store.flush()?;
         Ok(())
+    }
+
+    /// Drops the slots whose subscribers have something that ended behind `lsn`, where the log was cut off with the number
+    /// `cut`; once for each cut, since later on a slot may well be past that position. Durable when this returns. Returns
+    /// the slots that are gone.
+    pub fn note_cut(&self, lsn: Lsn, cut: u64) -> Result<Vec<Slot>, RegistryError> {
+        let known = self.store.scan(CUT_KEY)?.pop();
+        let known = known.and_then(|(_, value)| value.first_chunk().copied());
+        if known.map_or(0, u64::from_be_bytes) >= cut {
+            return Ok(Vec::new());
+        }
+        let mut ahead = self.list();
+        ahead.retain(|slot| slot.confirmed_lsn > lsn);
+        for slot in &ahead {
+            self.drop_slot(&slot.name, None, true, Instant::now())?;
+        }
+        self.store.put(CUT_KEY, &cut.to_be_bytes())?;
+        self.store.flush()?;
+        Ok(ahead)
     }
 
     /// The secrets that prove messages of the source, newest first.

@@ -8,7 +8,9 @@ use service::config::Config;
 use storage_format::Identity;
 use storage_format::catalog::ServerParameters;
 
-use super::checks::{Facts, LogEnd, PublicationFacts, SlotFacts, check, check_timeline};
+use super::checks::{
+    Facts, LogEnd, PublicationFacts, SlotFacts, check, check_cluster, check_timeline,
+};
 use super::command::{literal, start_replication};
 use super::error::SourceError;
 use super::options::replication_options;
@@ -42,11 +44,12 @@ impl Source {
         })?;
         let mut asking = Asking { connection };
         let facts = asking.facts(config).await?;
-        check(&facts, config, log)?;
+        check_cluster(&facts, config, log)?;
         if let Some(log) = log.filter(|log| log.identity.timeline != facts.timeline) {
             let history = asking.timeline_history(facts.timeline).await?;
             check_timeline(&facts, log, &history)?;
         }
+        check(&facts, config, log)?;
         let Asking { connection } = asking;
         Ok(Self { connection, facts })
     }

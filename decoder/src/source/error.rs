@@ -112,7 +112,9 @@ pub enum SourceError {
     /// The source was promoted before the log's end.
     #[error(
         "the source is on timeline {timeline}, which left timeline {log_timeline} at {switch_lsn}, before the log's end \
-         {log_end}: the log has changes that the source never had. Compare, then choose another log.directory"
+         {log_end}: the log has changes that the source never had, and they are not served any more. If this is the source \
+         from now on, run decctl verify --quarantine-from {switch_lsn}, which keeps them aside, and make the subscribers anew \
+         that had them"
     )]
     Fork {
         /// The source's timeline.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pg_proto::Lsn;
 use service::cli::causes;
 use service::config::Config;
+use storage_format::watermark::WatermarkPublisher;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +50,9 @@ impl SourceTask {
             let Err(error) = self.session().await else {
                 return Ok(());
             };
+            if let SourceError::Fork { switch_lsn, .. } = &error {
+                self.fence(Some(*switch_lsn));
+            }
             if error.severity() == Severity::Fatal {
                 fail(&self.state, &error);
                 return Err(error);
@@ -59,6 +64,21 @@ impl SourceTask {
                 return Ok(());
             }
             self.state.counters().reconnects.add(1);
+        }
+    }
+
+    /// Keeps readers from what the source never had, or from nothing any more. This decoder holds the log's lock.
+    fn fence(&self, lsn: Option<Lsn>) {
+        let directory = &self.config.log.directory;
+        let done = WatermarkPublisher::open(directory).and_then(|watermark| {
+            if watermark.fence() == lsn {
+                return Ok(());
+            }
+            tracing::warn!(fence = ?lsn, "what readers may see has changed");
+            watermark.set_fence(lsn)
+        });
+        if let Err(error) = done {
+            tracing::error!(error = causes(&error), "the watermark can't be changed");
         }
     }
 
@@ -86,6 +106,8 @@ impl SourceTask {
         state.update_source(|source| source.state = SourceState::Connecting);
         let mut source = Source::connect(config, Some(&self.log)).await?;
         note(state, &source);
+        self.fence(None);
+        let Self { config, state, .. } = self;
         // The secret must be known before the first message comes that it proves.
         prepare(
             &mut source.connection,

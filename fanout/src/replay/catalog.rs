@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use storage_format::catalog::Catalog;
-use storage_format::log::{Cursor, Log, Step};
+use storage_format::log::{Cursor, Log, ReadError, Step};
 
 use crate::error::StreamError;
 
@@ -31,19 +31,28 @@ impl HeadCatalog {
     /// The catalog as of the head.
     pub(super) fn get(&self) -> Result<Arc<Catalog>, StreamError> {
         let mut kept = self.cursor.lock();
-        let head = self.log.head().lsn;
         // Taken out while it is used: after an error the next one begins anew.
-        let near = kept
-            .take()
-            .filter(|cursor| head.bytes_since(cursor.position()) <= FOLLOW_BYTES_MAX);
+        let taken = kept.take();
+        let cursor = match self.follow(taken) {
+            // The log was cut off before that cursor's place: what is there now is looked up anew.
+            Err(StreamError::Log(ReadError::Forked { .. })) => self.follow(None)?,
+            other => other?,
+        };
+        let catalog = Arc::clone(cursor.catalog());
+        *kept = Some(cursor);
+        Ok(catalog)
+    }
+
+    /// Takes a cursor to the head, or a new one if that is nearer.
+    fn follow(&self, cursor: Option<Cursor>) -> Result<Cursor, StreamError> {
+        let head = self.log.head().lsn;
+        let near = cursor.filter(|cursor| head.bytes_since(cursor.position()) <= FOLLOW_BYTES_MAX);
         let mut cursor = match near {
             Some(cursor) => cursor,
             None => self.log.cursor_at(head)?,
         };
         // The cursor applies what changes the catalog also in blocks that nobody wants.
         while !matches!(cursor.step_with(&|_, _| false, RUN)?, Step::Head) {}
-        let catalog = Arc::clone(cursor.catalog());
-        *kept = Some(cursor);
-        Ok(catalog)
+        Ok(cursor)
     }
 }

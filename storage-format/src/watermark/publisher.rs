@@ -9,7 +9,7 @@ use pg_proto::{Lsn, PgTimestamp};
 
 use super::layout::{
     COUNT_WORD, CUT_EPOCH_WORD, CUT_LSN_WORD, FENCE_WORD, FILE_WORDS, HEARTBEAT_WORD, MAGIC,
-    VERSION, check_identity, encode, newest, slot_start, store,
+    VERSION, check_identity, encode, load, newest, slot_start, store,
 };
 use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
 use crate::failpoint::hit;
@@ -91,6 +91,20 @@ impl WatermarkPublisher {
         let word = lsn.map_or(0, |lsn| lsn.0.max(1));
         store(&self.map, FENCE_WORD, word, Ordering::Release);
         self.sync()
+    }
+
+    /// What readers are kept from, as [`Self::set_fence`] was told last.
+    #[must_use]
+    pub fn fence(&self) -> Option<Lsn> {
+        let word = load(&self.map, FENCE_WORD);
+        (word != 0).then_some(Lsn(word))
+    }
+
+    /// Where the log was cut off last, and the writer epoch from which on that holds; `None` if it never was.
+    #[must_use]
+    pub fn cut(&self) -> Option<(Lsn, u64)> {
+        let epoch = load(&self.map, CUT_EPOCH_WORD);
+        (epoch != 0).then(|| (Lsn(load(&self.map, CUT_LSN_WORD)), epoch))
     }
 
     fn sync(&self) -> Result<(), WatermarkError> {

@@ -76,6 +76,14 @@ impl Stage {
         Self::on_with(source, 1, settings).await
     }
 
+    /// The same around a server that is there, with further arguments of `decctl init`.
+    pub(crate) async fn around_with(source: Cluster, fanouts: usize, init: &[&str]) -> Self {
+        let decant = Decant::new(&source);
+        decant.decctl_successfully(&[&["init"], init].concat());
+        drop(decant);
+        Self::on(source, fanouts).await
+    }
+
     /// On a source that is there already.
     pub(crate) async fn on(source: Cluster, fanouts: usize) -> Self {
         Self::on_with(source, fanouts, &[]).await

@@ -63,15 +63,30 @@ pub(crate) struct LogEnd {
     pub(crate) end_lsn: Lsn,
 }
 
-/// Judges everything but timelines.
-pub(crate) fn check(
+/// Judges the server, and whether it is the cluster that the log is from. What timelines say comes next, then
+/// [`check`]: a fork makes everything else look wrong, too.
+pub(crate) fn check_cluster(
     facts: &Facts,
     config: &Config,
     log: Option<&LogEnd>,
 ) -> Result<(), SourceError> {
     check_server(facts)?;
-    if let Some(log) = log {
-        check_same_source(facts, config, log)?;
+    log.map_or(Ok(()), |log| check_same_source(facts, config, log))
+}
+
+/// Judges positions, slot and publication.
+pub(crate) fn check(
+    facts: &Facts,
+    config: &Config,
+    log: Option<&LogEnd>,
+) -> Result<(), SourceError> {
+    if let Some(log) = log
+        && facts.flush_lsn < log.end_lsn
+    {
+        return Err(SourceError::Behind {
+            source_lsn: facts.flush_lsn,
+            log_end: log.end_lsn,
+        });
     }
     check_slot(facts, config, log)?;
     check_publication(facts, config)
@@ -122,14 +137,7 @@ fn check_same_source(facts: &Facts, config: &Config, log: &LogEnd) -> Result<(),
             found: facts.system_identifier,
         });
     }
-    check_configuration(config, &log.identity)?;
-    if facts.flush_lsn < log.end_lsn {
-        return Err(SourceError::Behind {
-            source_lsn: facts.flush_lsn,
-            log_end: log.end_lsn,
-        });
-    }
-    Ok(())
+    check_configuration(config, &log.identity)
 }
 
 fn check_slot(facts: &Facts, config: &Config, log: Option<&LogEnd>) -> Result<(), SourceError> {

@@ -46,8 +46,9 @@ fn log(end: u64) -> LogEnd {
 fn refused(change: impl FnOnce(&mut Facts), log: Option<&LogEnd>) -> String {
     let mut facts = facts();
     change(&mut facts);
-    let error = check(&facts, &Config::default(), log).unwrap_err();
-    error.to_string()
+    let config = Config::default();
+    let judged = check_cluster(&facts, &config, log).and_then(|()| check(&facts, &config, log));
+    judged.unwrap_err().to_string()
 }
 
 fn refused_slot(change: impl FnOnce(&mut SlotFacts)) -> String {
