@@ -45,7 +45,19 @@ impl Table {
             let name = slot.name.clone();
             table.slots.insert(name, Entry { slot, dirty: false });
         }
+        table.end_leases_of_superseded();
         table
+    }
+
+    /// What was stored of one slot may be older than what was stored of another one of the same holder.
+    fn end_leases_of_superseded(&mut self) {
+        for entry in self.slots.values_mut() {
+            let held = entry.slot.lease.as_ref().map(|lease| &lease.holder);
+            if held.is_some_and(|held| self.incarnations[&held.name] > held.incarnation) {
+                entry.slot.lease = None;
+                entry.dirty = true;
+            }
+        }
     }
 
     pub(super) fn entry(&mut self, name: &str) -> Result<&mut Entry, RegistryError> {

@@ -1,6 +1,6 @@
 //! The copy-both phase with a real slot.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pg_client::{Connection, CopyBoth, CopyReceiver, Error};
 use pg_proto::pgoutput::{Change, Framing, Message, decode};
@@ -10,6 +10,8 @@ use tokio::time::timeout;
 
 use crate::support::Server;
 
+/// How long the server may take to notice.
+const PATIENCE: Duration = Duration::from_secs(20);
 const START: &str =
     "START_REPLICATION SLOT s LOGICAL 0/0 (proto_version '1', publication_names 'p')";
 
@@ -19,12 +21,20 @@ async fn replication(server: &Server) -> Connection {
     Connection::connect(&options).await.unwrap()
 }
 
+/// Streams from the slot, once the server has noticed that the connection before is gone.
 async fn start(server: &Server) -> CopyBoth {
-    replication(server)
-        .await
-        .start_copy_both(START)
-        .await
-        .unwrap()
+    let begun = Instant::now();
+    loop {
+        match replication(server).await.start_copy_both(START).await {
+            Ok(copy) => return copy,
+            Err(Error::Server(fields))
+                if fields.code() == "55006" && begun.elapsed() < PATIENCE =>
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// Reads inserted values until a commit; its end.
