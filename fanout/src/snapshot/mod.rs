@@ -15,7 +15,7 @@
 //!
 //! # The rule
 //!
-//! [`CutSearch`] goes through the commits of the log. C is the commit LSN of the first one that the snapshot does not see,
+//! `CutSearch` goes through the commits of the log. C is the commit LSN of the first one that the snapshot does not see,
 //! or, if it sees them all, the WAL's insert position as it was read just after the snapshot was taken (what the
 //! snapshot sees was inserted before it). The cut is exact if no commit at or behind C is seen. If it is not, another
 //! snapshot is taken.
@@ -23,7 +23,7 @@
 //! # Where the search begins
 //!
 //! A transaction may commit, wait for its synchronous standby for an hour, and be lacking all the time. Going back
-//! "far enough" is therefore no rule. [`Horizon`] keeps a position below which everything is *known* to be seen by every
+//! "far enough" is therefore no rule. `Horizon` keeps a position below which everything is *known* to be seen by every
 //! snapshot taken from then on, and says why. A search begins there; it ends with a higher one.
 
 mod cut;
