@@ -46,11 +46,15 @@ test: servers clients
 	$(CARGO) build --workspace --bins
 	$(CARGO) test --workspace $(TESTS)
 
+# Failpoints are compiled in where debug assertions are.
 .PHONY: acceptance
 acceptance: servers clients
 	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 14 16 17
 	$(CARGO) build --workspace --bins --release
-	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main -- --include-ignored $(TESTS)
+	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main -- \
+		--include-ignored --skip failpoints:: $(TESTS)
+	$(CARGO) build --workspace --bins
+	DECANT_SCALE=full $(CARGO) test -p tests --test main -- failpoints:: $(TESTS)
 
 # Figures to $(TARGET)/bench/results.json, text and charts to tests/load. Targets are about SCALE=1 on a machine that
 # does nothing else.
