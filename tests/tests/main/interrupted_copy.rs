@@ -154,8 +154,11 @@ async fn by_the_end_of_each_in_turn() {
     let mut subscriber = PostgresSubscriber::start_new(15).await;
     subscriber.cluster.sql(&ddl).await;
     let endpoint = stage.decant.fanout(0).endpoint();
+    // A table's worker drops its slot before it commits that it is done (`process_syncing_tables_for_sync` in tablesync.c).
+    // A subscriber that crashes in between asks for that slot for ever, as it would at a publisher; so its commits are
+    // durable here, and it is killed while no worker is in that place.
     subscriber
-        .subscribe_with("sub", &endpoint, PUBLICATION, "")
+        .subscribe_with("sub", &endpoint, PUBLICATION, "synchronous_commit = on")
         .await;
     for round in 0..pick(6, 40) {
         tokio::time::sleep(Duration::from_millis(150 + 97 * round % 300)).await;
@@ -165,6 +168,10 @@ async fn by_the_end_of_each_in_turn() {
                 stage.decant.restart_fanout(0).await;
             }
             1 => {
+                let mut states = subscriber.cluster.session().await;
+                states
+                    .run("begin; lock table pg_subscription_rel in share mode")
+                    .await;
                 subscriber.cluster.kill().await;
                 subscriber.cluster.start().await;
             }

@@ -127,6 +127,10 @@ async fn compare(major: u32) {
     }
     let mut session = stage.source.session().await;
     for step in STEPS {
+        // Up to version 15 a walsender does not hear of it: which name it sends depends on what else has emptied its cache.
+        if major < 16 && step.starts_with("alter schema") {
+            continue;
+        }
         session.run(step).await;
     }
     let end = stage.settle().await;

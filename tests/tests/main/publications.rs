@@ -169,33 +169,3 @@ async fn an_unknown_publication_is_an_error() {
         .await;
     tests::expect::assert_mentions(&error, &["NotFound", "nowhere"]);
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_supported_yet_is_refused_by_name() {
-    let filters = "
-        create table t (id int primary key, v text);
-        create publication filtered for table t where (id > 5)";
-    let mut stage = Stage::new(15, 1, filters).await;
-    let endpoint = stage.decant.fanout(0).endpoint();
-    let mut session = tests::Session::connect_for_replication(&endpoint)
-        .await
-        .unwrap();
-    session
-        .run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput (SNAPSHOT 'nothing')")
-        .await;
-    for publication in ["filtered"] {
-        let options = format!("proto_version '1', publication_names '{publication}'");
-        let client = StreamClient::start(&endpoint, "s", Lsn::INVALID, &options).await;
-        // At the latest with the first change: rows are never sent that should have been filtered.
-        stage
-            .source
-            .sql("insert into t select coalesce(max(id), 0) + 1 from t")
-            .await;
-        let error = match client {
-            Ok(mut client) => client.receive_error(patience()).await,
-            Err(error) => error,
-        };
-        assert_eq!(error.code, "0A000", "{error}");
-        tests::expect::assert_mentions(&error.message, &[publication]);
-    }
-}

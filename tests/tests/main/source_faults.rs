@@ -100,10 +100,10 @@ async fn another_cluster_is_at_the_address() {
     assert_mentions(&error, &[&ours, &theirs, "another cluster"]);
 }
 
-/// With a failover slot of PostgreSQL 17 nothing is lost and nothing has to be done but to name the new primary.
+/// With a failover slot (PostgreSQL 17 and later) nothing is lost and nothing has to be done but to name the new primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_slot_goes_on_at_the_standby() {
-    let mut source = Cluster::start_new(17).await;
+    let mut source = Cluster::start_new(18).await;
     source.sql(TABLE).await;
     source
         .sql("select pg_create_physical_replication_slot('standby')")
