@@ -4,6 +4,8 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VERSIONS ?= 18
+# What the tests compare with: every version that a source may have.
+ALL_VERSIONS := 14 15 16 17 18
 POSTGRES := $(abspath $(TARGET))/postgres
 
 .PHONY: help
@@ -32,8 +34,8 @@ postgres:
 # The servers that the tests run on: those that are not installed are fetched.
 .PHONY: servers
 servers: tools
-	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 15 18 || \
-		{ tests/scripts/install-tools npm && tests/scripts/fetch-postgres --if-missing $(POSTGRES) 15 18; }
+	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) $(ALL_VERSIONS) || \
+		{ tests/scripts/install-tools npm && tests/scripts/fetch-postgres --if-missing $(POSTGRES) $(ALL_VERSIONS); }
 
 # Replication clients that others wrote: psycopg2, pglogrepl, pg-logical-replication.
 .PHONY: clients
@@ -49,10 +51,9 @@ test: servers clients
 # Failpoints are compiled in where debug assertions are.
 .PHONY: acceptance
 acceptance: servers clients
-	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) 14 16 17
 	$(CARGO) build --workspace --bins --release
 	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(CARGO) test -p tests --test main -- \
-		--include-ignored --skip failpoints:: $(TESTS)
+		--skip failpoints:: $(TESTS)
 	$(CARGO) build --workspace --bins
 	DECANT_SCALE=full $(CARGO) test -p tests --test main -- failpoints:: $(TESTS)
 

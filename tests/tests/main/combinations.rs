@@ -122,19 +122,16 @@ async fn every_combination_of_version_18() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=14`"]
 async fn every_combination_of_version_14() {
     compare_all(14).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=16`"]
 async fn every_combination_of_version_16() {
     compare_all(16).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=17`"]
 async fn every_combination_of_version_17() {
     compare_all(17).await;
 }

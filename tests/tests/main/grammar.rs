@@ -240,7 +240,6 @@ async fn commands_of_18_are_answered_as_by_a_walsender() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS='14 16 17'`"]
 async fn commands_of_the_other_versions_are_answered_as_by_a_walsender() {
     for major in [14, 16, 17] {
         compare(major).await;

@@ -212,21 +212,18 @@ async fn of_columns_and_partitions_of_version_18() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=14`"]
 async fn of_version_14() {
     copy_under_load(14, 14, &[]).await;
     copy_under_load(14, 14, &[("fanout.snapshot_tries", "0")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=16`"]
 async fn of_version_16() {
     copy_under_load(16, 16, &[]).await;
     copy_under_load(16, 16, &[("fanout.snapshot_tries", "0")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=17`"]
 async fn of_version_17() {
     copy_under_load(17, 17, &[]).await;
     copy_under_load(17, 17, &[("fanout.snapshot_tries", "0")]).await;

@@ -92,19 +92,16 @@ async fn a_fanout_sends_what_version_18_sends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=14`"]
 async fn a_fanout_sends_what_version_14_sends() {
     compare(14).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=16`"]
 async fn a_fanout_sends_what_version_16_sends() {
     compare(16).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=17`"]
 async fn a_fanout_sends_what_version_17_sends() {
     compare(17).await;
 }

@@ -91,7 +91,6 @@ async fn are_refused_in_the_words_of_version_18() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs `make postgres VERSIONS=14,16,17`"]
 async fn are_refused_in_the_words_of_other_versions() {
     for major in [14, 16, 17] {
         same_rules(major).await;
