@@ -7,6 +7,7 @@ mod pieces;
 mod postgres;
 mod received;
 mod recvlogical;
+mod replication;
 mod stream;
 
 pub use grpc::{GrpcSubscriber, Keep, from_lsn, from_slot, tables};

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pg_proto::pgoutput::{Framing, Message, decode, split_xid, tag};
-use pg_proto::replication::{BackendCopy, StatusUpdate};
-use pg_proto::{Lsn, PgTimestamp, Xid};
+use pg_proto::replication::BackendCopy;
+use pg_proto::{Lsn, Xid};
 
+use super::replication;
 use crate::sql::{Endpoint, Session, SqlError};
 
 /// How often the server is asked where it stands.
@@ -66,11 +67,8 @@ impl PieceClient {
         from: Lsn,
         options: &str,
     ) -> Result<Self, SqlError> {
-        let mut session = Session::connect_for_replication(to).await?;
-        let command = format!("START_REPLICATION SLOT \"{slot}\" LOGICAL {from} ({options})");
-        session.start_copy(&command).await?;
         Ok(Self {
-            session,
+            session: replication::start(to, slot, from, options).await?,
             promised: Lsn::INVALID,
             open: Unit::new(),
             streams: BTreeMap::new(),
@@ -110,19 +108,7 @@ impl PieceClient {
 
     /// Tells the server that everything up to `flush` is safe here.
     pub async fn send_status(&mut self, flush: Lsn, reply_requested: bool) {
-        let mut content = Vec::new();
-        StatusUpdate {
-            write: flush,
-            flush,
-            apply: flush,
-            client_time: PgTimestamp(0),
-            reply_requested,
-        }
-        .encode(&mut content);
-        self.session
-            .send_copy_data(&content)
-            .await
-            .unwrap_or_else(|error| panic!("the stream failed: {error}"));
+        replication::send_status(&mut self.session, flush, reply_requested).await;
     }
 
     async fn take(&mut self, content: &Bytes) -> Option<Unit> {

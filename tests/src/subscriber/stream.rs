@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use pg_proto::Lsn;
 use pg_proto::pgoutput::{Framing, Message, decode, tag};
-use pg_proto::replication::{BackendCopy, StatusUpdate};
-use pg_proto::{Lsn, PgTimestamp};
+use pg_proto::replication::BackendCopy;
 
+use super::replication;
 use crate::sql::{Endpoint, Session, SqlError};
 
 /// How often the server is asked where it stands.
@@ -51,11 +52,8 @@ impl StreamClient {
         from: Lsn,
         options: &str,
     ) -> Result<Self, SqlError> {
-        let mut session = Session::connect_for_replication(to).await?;
-        let command = format!("START_REPLICATION SLOT \"{slot}\" LOGICAL {from} ({options})");
-        session.start_copy(&command).await?;
         Ok(Self {
-            session,
+            session: replication::start(to, slot, from, options).await?,
             open: None,
             last_commit: Lsn::INVALID,
             promised: Lsn::INVALID,
@@ -121,19 +119,7 @@ impl StreamClient {
     }
 
     async fn send_status(&mut self, reply_requested: bool) {
-        let mut content = Vec::new();
-        StatusUpdate {
-            write: self.confirmed,
-            flush: self.confirmed,
-            apply: self.confirmed,
-            client_time: PgTimestamp(0),
-            reply_requested,
-        }
-        .encode(&mut content);
-        self.session
-            .send_copy_data(&content)
-            .await
-            .unwrap_or_else(|error| panic!("the stream failed: {error}"));
+        replication::send_status(&mut self.session, self.confirmed, reply_requested).await;
     }
 
     async fn take(&mut self, content: &Bytes) -> Option<Transaction> {

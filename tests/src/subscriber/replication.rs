@@ -1,0 +1,36 @@
+//! What every client of the replication protocol here says in the same way.
+
+use pg_proto::replication::StatusUpdate;
+use pg_proto::{Lsn, PgTimestamp};
+
+use crate::sql::{Endpoint, Session, SqlError};
+
+/// Connects and starts `slot` with pgoutput options such as `proto_version '1'`.
+pub(super) async fn start(
+    to: &Endpoint,
+    slot: &str,
+    from: Lsn,
+    options: &str,
+) -> Result<Session, SqlError> {
+    let mut session = Session::connect_for_replication(to).await?;
+    let command = format!("START_REPLICATION SLOT \"{slot}\" LOGICAL {from} ({options})");
+    session.start_copy(&command).await?;
+    Ok(session)
+}
+
+/// Tells the server that everything up to `flush` is safe here.
+pub(super) async fn send_status(session: &mut Session, flush: Lsn, reply_requested: bool) {
+    let mut content = Vec::new();
+    StatusUpdate {
+        write: flush,
+        flush,
+        apply: flush,
+        client_time: PgTimestamp(0),
+        reply_requested,
+    }
+    .encode(&mut content);
+    session
+        .send_copy_data(&content)
+        .await
+        .unwrap_or_else(|error| panic!("the stream failed: {error}"));
+}
