@@ -198,11 +198,11 @@ impl Emitter {
     ) -> Result<Outcome, StreamError> {
         // What precedes an error is sent.
         out.end_block(block);
+        self.judge.end_block();
         let outcome = outcome?;
         if let Outcome::On(_) = outcome {
             self.passed(block.header().end_lsn);
         }
-        self.judge.verdicts.clear();
         Ok(outcome)
     }
 

@@ -20,12 +20,20 @@ pub struct Filter {
     /// For PostgreSQL.
     pub(super) sql: String,
     pub(super) columns: Vec<Column>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
 }
 
+/// What all filters of a fanout count together.
 #[derive(Debug, Default)]
-struct Counters {
+pub(super) struct Counters {
     native_rows: AtomicU64,
+}
+
+impl Counters {
+    /// Rows that were judged here.
+    pub(super) fn add_native(&self, rows: u64) {
+        self.native_rows.fetch_add(rows, Ordering::Relaxed);
+    }
 }
 
 impl Filter {
@@ -44,10 +52,6 @@ impl Filter {
             Compiled::Postgres { columns, .. } => columns,
             _ => &[],
         }
-    }
-
-    pub(super) fn count_native(&self) {
-        self.counters.native_rows.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use row_filter::{ColumnView, Compiled, FilterError, Scratch, TupleView};
 use storage_format::record::RecordKind;
 
+use super::compiled::Counters;
 use super::{Asks, Filter, Relation, Verdicts};
 
 /// The filters of a relation, by action.
@@ -63,6 +64,28 @@ pub struct Judge {
     scratch: Mutex<Scratch>,
     /// Of rows of the block at hand.
     pub verdicts: Verdicts,
+    /// Rows of the block at hand that were judged here, and where they are added up when it ends: all subscribers share
+    /// that one number, which a row alone should not fight for.
+    native_rows: u64,
+    counters: Option<Arc<Counters>>,
+}
+
+impl Judge {
+    /// Forgets what was said of the block at hand.
+    pub fn end_block(&mut self) {
+        self.verdicts.clear();
+        if let Some(counters) = self.counters.as_ref().filter(|_| self.native_rows > 0) {
+            counters.add_native(self.native_rows);
+            self.native_rows = 0;
+        }
+    }
+
+    fn count_native(&mut self, filter: &Filter) {
+        self.native_rows += 1;
+        if self.counters.is_none() {
+            self.counters = Some(Arc::clone(&filter.counters));
+        }
+    }
 }
 
 const fn action(kind: RecordKind) -> usize {
@@ -181,7 +204,7 @@ fn verdict(
 ) -> Result<bool, FilterStop> {
     match &filter.compiled {
         Compiled::Native(program) => {
-            filter.count_native();
+            judge.count_native(filter);
             let verdict = program.eval(&row, judge.scratch.get_mut())?;
             Ok(verdict == Some(true))
         }
