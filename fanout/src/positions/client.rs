@@ -22,6 +22,8 @@ use super::{Lease, PositionsError};
 
 /// Longest time for an answer that the decoder has at hand.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// A release that got no answer is asked for again as often, since whoever waits for the slot would wait until the lease runs out.
+const RELEASE_TRIES: usize = 3;
 /// Longest time for an answer that waits until the source's publications are in the log.
 const CATALOG_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time until a connection stands.
@@ -288,9 +290,16 @@ impl Positions {
             holder: self.inner.holder.clone(),
             confirmed_lsn: held.claim().whole.0,
         };
-        let mut control = self.control();
-        self.ask(Some(name), ANSWER_TIMEOUT, control.release_slot(request))
-            .await?;
+        for tried in 1.. {
+            let mut control = self.control();
+            let call = control.release_slot(request.clone());
+            match self.ask(Some(name), ANSWER_TIMEOUT, call).await {
+                Err(error) if error.is_late() && tried < RELEASE_TRIES => {}
+                // It was a temporary slot, and the answer to an earlier try did not come through.
+                Err(PositionsError::UnknownSlot { .. }) if tried > 1 => break,
+                answer => return answer.map(|_| ()),
+            }
+        }
         Ok(())
     }
 

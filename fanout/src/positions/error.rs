@@ -65,6 +65,11 @@ impl PositionsError {
         }
     }
 
+    /// Whether no answer came in time, which says nothing about what the decoder did.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self, Self::Unavailable { source, .. } if source.code() == Code::DeadlineExceeded)
+    }
+
     /// What a failed call means that concerned `slot`, if it concerned one.
     pub(super) fn from_status(status: Status, address: &str, slot: Option<&str>) -> Self {
         let named = slot.map(str::to_owned);

@@ -33,7 +33,7 @@ use crate::subscriber::Subscribers;
 use crate::testing::control::{self, Slots};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An endpoint with all that it needs.
 struct Harness {
