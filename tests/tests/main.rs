@@ -31,6 +31,7 @@ mod main {
     mod random_workload;
     mod recvlogical;
     mod replay;
+    mod replication_role;
     mod retention;
     mod row_filters;
     mod selection;

@@ -3,21 +3,7 @@
 use std::fmt::Write as _;
 
 use pg_proto::Lsn;
-
-/// A name as a quoted identifier.
-pub(crate) fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text as a string constant, whatever `standard_conforming_strings` is.
-pub(crate) fn literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') {
-        format!(" E'{}'", quoted.replace('\\', "\\\\"))
-    } else {
-        format!("'{quoted}'")
-    }
-}
+pub(crate) use pg_proto::quote::{identifier, literal};
 
 /// A text as a string of the replication grammar, which knows no escapes but the doubled quote.
 fn replication_string(text: &str) -> String {
@@ -76,7 +62,5 @@ mod tests {
         let two_phase = start_replication("s", Lsn(1), "p", true);
         assert!(two_phase.contains("proto_version '3'"));
         assert!(two_phase.ends_with(", two_phase 'true')"));
-        assert_eq!(literal("a'b"), "'a''b'");
-        assert_eq!(literal("a\\'b"), " E'a\\\\''b'");
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`access`] | the rules of the configuration: encryption, users, trust; read again on SIGHUP |
 //! | [`grants`] | what a role may read; read again on SIGHUP |
+//! | [`roles`] | what the source says of a role |
 //! | [`tls`] | certificate and key, the server's side of the handshake |
 //! | [`users`] | the users file |
 //! | [`verifier`] | a password as PostgreSQL stores it |
@@ -17,6 +18,7 @@
 
 pub mod access;
 pub mod grants;
+pub mod roles;
 pub mod scram;
 pub mod tls;
 pub mod users;
@@ -24,6 +26,7 @@ pub mod verifier;
 
 pub use access::{Access, AccessError, Admission, Guard};
 pub use grants::{GRPC_ROLE, Grant, Grants, GrantsError};
+pub use roles::{NotAsked, Role, Roles};
 pub use tls::ServerTls;
 pub use users::{User, Users};
 pub use verifier::Verifier;

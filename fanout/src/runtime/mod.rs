@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{AccessError, Guard};
+use crate::auth::{AccessError, Guard, Roles};
 use crate::filter::Filters;
 use crate::metrics;
 use crate::positions::{InvalidAddress, Positions, report};
@@ -102,6 +102,7 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
             subscribers: Subscribers::new(limit(&config)),
             snapshots: Snapshots::default(),
             guard: Arc::clone(&guard),
+            roles: Arc::new(Roles::new(&config.source)),
             config,
         };
         result = serve_subscribers(services, guard, &ready, &shutdown).await;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use pg_proto::Lsn;
 
-use crate::auth::Guard;
+use crate::auth::{Guard, Roles};
 use crate::error::StreamError;
 use crate::positions::{Positions, PositionsError};
 use crate::replay::Replay;
@@ -35,6 +35,8 @@ pub struct Services {
     pub snapshots: Snapshots,
     /// Who may connect, and what they may read.
     pub guard: Arc<Guard>,
+    /// The roles of the source.
+    pub roles: Arc<Roles>,
     /// All settings.
     pub config: Arc<service::config::Config>,
 }

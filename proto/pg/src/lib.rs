@@ -4,6 +4,7 @@
 //! | module | what | source in PostgreSQL |
 //! |---|---|---|
 //! | [`lsn`], [`oid`], [`xid`], [`time`] | values that travel in messages | `pg_lsn.c`, `xact.c`, `timestamp.h` |
+//! | [`quote`] | names and strings inside the text of a statement | `quote.c` |
 //! | [`read`] | the checked reader that every parser here is built on | - |
 //! | [`wire`] | start-up, frontend and backend messages, error fields | `protocol.sgml` "Message Formats" |
 //! | [`replication`] | the grammar of replication commands; XLogData, keepalive, status update | `repl_gram.y`, `walsender.c` |
@@ -17,6 +18,7 @@
 pub mod lsn;
 pub mod oid;
 pub mod pgoutput;
+pub mod quote;
 pub mod read;
 pub mod replication;
 pub mod time;

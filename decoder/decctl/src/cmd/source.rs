@@ -1,6 +1,7 @@
 //! Plain SQL at the source.
 
 use pg_client::{Connection, QueryResult};
+pub(super) use pg_proto::quote::{identifier, literal};
 use service::config::Config;
 
 use crate::cmd::table_name;
@@ -77,32 +78,5 @@ impl Source {
             canonical.push(self.row(&sql).await?.text(0));
         }
         Ok(canonical)
-    }
-}
-
-/// A string constant, whatever `standard_conforming_strings` says.
-pub(super) fn literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') {
-        format!("E'{}'", quoted.replace('\\', "\\\\"))
-    } else {
-        format!("'{quoted}'")
-    }
-}
-
-/// A quoted name.
-pub(super) fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_strings_are_quoted() {
-        assert_eq!(literal("a'b"), "'a''b'");
-        assert_eq!(literal("a\\'b"), "E'a\\\\''b'");
-        assert_eq!(identifier("a\"b"), "\"a\"\"b\"");
     }
 }

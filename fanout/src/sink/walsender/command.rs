@@ -29,6 +29,9 @@ impl Session<'_> {
         if self.upstream.status() == TransactionStatus::Failed {
             return self.conclude(Err(aborted())).await;
         }
+        if let Err(error) = self.require_replication_role(&command).await {
+            return self.conclude(Err(error)).await;
+        }
         let result = match command {
             Command::IdentifySystem => {
                 self.identify_system();

@@ -8,6 +8,7 @@
 //! opening    encryption requests, TLS, cancel requests, start-up packet
 //! login      what the start-up packet asks for, settings
 //! authentication   who is let in, and SCRAM
+//! replication_role   whether the role may replicate
 //! session    statement after statement: Query, Terminate
 //!   command    IDENTIFY_SYSTEM, SHOW          slots   CREATE/DROP/ALTER/READ_REPLICATION_SLOT
 //!   snapshot   for a slot: one that fits its start
@@ -40,6 +41,7 @@ mod opening;
 mod option_value;
 mod parameters;
 mod progress;
+mod replication_role;
 mod session;
 mod settings;
 mod slot_name;

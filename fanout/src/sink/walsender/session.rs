@@ -21,6 +21,7 @@ use super::endpoint::Shared;
 use super::login::{Login, negotiation};
 use super::opening::Opened;
 use super::parameters::Parameters;
+use super::replication_role;
 use super::snapshot::Exported;
 use super::source::Source;
 use super::sql::Prepared;
@@ -53,6 +54,8 @@ pub(super) struct Session<'a> {
     pub(super) source: Source,
     pub(super) parameters: Parameters,
     pub(super) wal_sender_timeout: Option<Duration>,
+    /// The source has said that the role may do what this session is for.
+    pub(super) role_is_known: bool,
     /// The connection to the source on which this client's SQL runs, once it has sent some.
     pub(super) upstream: Upstream,
     /// Temporary slots that this session made and keeps; they go with it.
@@ -101,14 +104,17 @@ pub(super) async fn run(shared: &Shared, opened: Opened, caller: Caller<'_>) {
     if let Some(message) = negotiation(&startup) {
         client.sender.put(&message);
     }
-    let admission = admit(&mut client, &startup, caller.access, peer.ip(), &encryption);
+    let admission = async {
+        let admission = admit(&mut client, &startup, caller.access, peer.ip(), &encryption);
+        let admitted = admission.await?;
+        Ok(Session::log_in(shared, admitted, peer).await?)
+    };
     let admitted = tokio::select! {
         admitted = tokio::time::timeout_at(caller.deadline, admission) => admitted,
         () = shared.shutdown.cancelled() => Ok(Err(administrator().into())),
     };
-    let logged_in = match admitted {
-        Ok(Ok(admitted)) => Session::log_in(shared, admitted, peer).map_err(NotAdmitted::from),
-        Ok(Err(error)) => Err(error),
+    let logged_in: Result<LogIn<'_>, NotAdmitted> = match admitted {
+        Ok(logged_in) => logged_in,
         Err(_) => return tracing::info!(%peer, "the client did not log in in time"),
     };
     let mut session = match logged_in {
@@ -173,6 +179,7 @@ struct LogIn<'a> {
     source: Source,
     parameters: Parameters,
     wal_sender_timeout: Option<Duration>,
+    role_is_known: bool,
 }
 
 impl<'a> LogIn<'a> {
@@ -193,6 +200,7 @@ impl<'a> LogIn<'a> {
             source: self.source,
             parameters: self.parameters,
             wal_sender_timeout: self.wal_sender_timeout,
+            role_is_known: self.role_is_known,
             upstream,
             temporary: BTreeMap::new(),
             exported: None,
@@ -205,7 +213,7 @@ impl<'a> LogIn<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn log_in(
+    async fn log_in(
         shared: &'a Shared,
         admitted: Admitted,
         peer: SocketAddr,
@@ -214,6 +222,8 @@ impl<'a> Session<'a> {
         let default = Duration::from_millis(shared.services.config.fanout.wal_sender_timeout_ms);
         let wal_sender_timeout = login.wal_sender_timeout(default)?;
         let source = Source::of(&shared.services.replay)?;
+        let admitted_role = replication_role::admit(&shared.services, &login, source.version);
+        let role = admitted_role.await?;
         if login.mode == ReplicationMode::Database && login.database != source.database {
             let message = format!("database \"{}\" does not exist", login.database);
             return Err(
@@ -239,6 +249,7 @@ impl<'a> Session<'a> {
             source,
             parameters,
             wal_sender_timeout,
+            role_is_known: role.is_ok(),
         })
     }
 

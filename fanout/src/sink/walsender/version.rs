@@ -104,6 +104,18 @@ impl ServerVersion {
         if self.0 < 16 { 0 } else { -1 }
     }
 
+    /// What a role without the attribute REPLICATION is told that wants a walsender.
+    pub(crate) fn may_not_start_walsender(self) -> ErrorFields {
+        let code = sqlstate::INSUFFICIENT_PRIVILEGE;
+        if self.0 < 16 {
+            let message = "must be superuser or replication role to start walsender";
+            return ErrorFields::fatal(code, message);
+        }
+        ErrorFields::fatal(code, "permission denied to start WAL sender").with_detail(
+            "Only roles with the REPLICATION attribute may start a WAL sender process.",
+        )
+    }
+
     /// What a role without the attribute REPLICATION is told that calls a function about slots.
     pub(crate) fn may_not_use_slots(self) -> ErrorFields {
         let code = sqlstate::INSUFFICIENT_PRIVILEGE;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use pg_client::Connection;
 use pg_proto::pgoutput::{Framing, Message, decode};
+use pg_proto::quote::identifier;
 use pg_proto::{Lsn, Xid};
 use serde::Serialize;
 use service::config::Config;
@@ -237,10 +238,6 @@ fn check_row(state: &TableLog, row: &[Value], met: &mut HashSet<Vec<Value>>, vie
 fn describe(key: &[Value]) -> String {
     let values = key.iter().map(|value| value.as_deref().unwrap_or("null"));
     format!("row ({})", values.collect::<Vec<_>>().join(", "))
-}
-
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn print(view: &View, json: bool) -> Result<(), Error> {

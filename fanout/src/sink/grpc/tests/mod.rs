@@ -18,7 +18,7 @@ use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use super::Endpoint;
-use crate::auth::Guard;
+use crate::auth::{Guard, Roles};
 use crate::positions::Positions;
 use crate::sink::Services;
 use crate::snapshot::Snapshots;
@@ -46,6 +46,7 @@ impl Fanout {
             subscribers: Subscribers::new(10),
             snapshots: Snapshots::default(),
             guard: Guard::new(&service::config::Fanout::default()).unwrap(),
+            roles: Arc::new(Roles::new(&service::config::Source::default())),
             config: Arc::default(),
         };
         let address = "127.0.0.1:0".parse().unwrap();

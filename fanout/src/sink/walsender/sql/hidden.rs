@@ -3,6 +3,7 @@
 
 use pg_client::{Connection, Error, TransactionStatus};
 use pg_proto::Oid;
+pub(super) use pg_proto::quote::literal;
 use pg_proto::wire::{BackendMessage, ErrorFields, ExtendedQuery, Named};
 
 /// The name of statement and portal. No client's name has a line feed.
@@ -109,12 +110,6 @@ fn plain(error: &ErrorFields) -> ErrorFields {
 pub(super) fn set(setting: &str, value: &str) -> String {
     let value = literal(value);
     format!("SELECT pg_catalog.set_config('{setting}', {value}, false)")
-}
-
-/// A string that is read the same whatever `standard_conforming_strings` is.
-pub(super) fn literal(value: &str) -> String {
-    let value = value.replace('\\', "\\\\").replace('\'', "''");
-    format!("E'{value}'")
 }
 
 /// Whether statements would be refused because the transaction has failed.

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::log::TestLog;
 use self::source::Asked;
 use super::Endpoint;
-use crate::auth::Guard;
+use crate::auth::{Guard, Roles};
 use crate::positions::Positions;
 use crate::sink::Services;
 use crate::snapshot::Snapshots;
@@ -71,6 +71,7 @@ impl Harness {
             subscribers: Subscribers::new(limit),
             snapshots: Snapshots::default(),
             guard: Arc::clone(&guard),
+            roles: Arc::new(Roles::new(&config.source)),
             config: Arc::new(config),
         };
         let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), services, Arc::clone(&guard));

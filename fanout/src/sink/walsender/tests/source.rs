@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::super::client::Client;
 use super::super::login::Login;
 use super::super::opening::{Opened, Opening, open};
+use crate::auth::roles;
 
 /// What was asked, by connection: `connect <user> <database>`, then each statement.
 pub(super) type Asked = Arc<Mutex<Vec<String>>>;
@@ -58,21 +59,13 @@ async fn connection(socket: TcpStream, asked: Asked, cancelled: Cancelled) {
     };
     let login = Login::from_startup(&startup).unwrap();
     assert_eq!(login.mode, ReplicationMode::Off);
+    if login.application_name() == roles::APPLICATION_NAME {
+        return say_of_roles(client).await;
+    }
     let encoding = login.setting("client_encoding").unwrap_or_default();
     let hello = format!("connect {} {} {encoding}", login.user, login.database);
     asked.lock().push(hello);
-    client
-        .sender
-        .put(&BackendMessage::Authentication(Authentication::Ok));
-    client.sender.put(&BackendMessage::ParameterStatus {
-        name: b"is_superuser",
-        value: b"on",
-    });
-    client.sender.put(&BackendMessage::BackendKeyData {
-        pid: 1,
-        key: b"keys",
-    });
-    client.sender.ready(TransactionStatus::Idle);
+    greet(&mut client);
     let mut status = TransactionStatus::Idle;
     loop {
         client.sender.flush().await.unwrap();
@@ -93,6 +86,31 @@ async fn connection(socket: TcpStream, asked: Asked, cancelled: Cancelled) {
         }
         client.sender.ready(status);
     }
+}
+
+/// Every role may replicate.
+async fn say_of_roles(mut client: Client) {
+    greet(&mut client);
+    client.sender.flush().await.unwrap();
+    client.receiver.next().await.unwrap();
+    rows(&mut client, &[("login", "t"), ("replication", "t")]);
+    client.sender.ready(TransactionStatus::Idle);
+    client.sender.flush().await.unwrap();
+}
+
+fn greet(client: &mut Client) {
+    client
+        .sender
+        .put(&BackendMessage::Authentication(Authentication::Ok));
+    client.sender.put(&BackendMessage::ParameterStatus {
+        name: b"is_superuser",
+        value: b"on",
+    });
+    client.sender.put(&BackendMessage::BackendKeyData {
+        pid: 1,
+        key: b"keys",
+    });
+    client.sender.ready(TransactionStatus::Idle);
 }
 
 fn answer(client: &mut Client, user: &str, text: &str, status: &mut TransactionStatus) {

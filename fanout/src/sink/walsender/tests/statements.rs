@@ -98,7 +98,15 @@ async fn without_the_source_only_its_own_statements_fail() {
         ("08006", "could not connect to the source")
     );
     run(&mut connection, "IDENTIFY_SYSTEM").await;
-    run(&mut connection, &create("s")).await;
+    // Nobody could say whether this role may.
+    let (code, message) = refused(&mut connection, &create("s")).await;
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        (
+            "08006",
+            "could not find out whether role \"alice\" may replicate"
+        )
+    );
 }
 
 #[tokio::test]
