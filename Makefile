@@ -37,7 +37,7 @@ servers: tools
 	@tests/scripts/fetch-postgres --if-missing $(POSTGRES) $(ALL_VERSIONS) || \
 		{ tests/scripts/install-tools npm && tests/scripts/fetch-postgres --if-missing $(POSTGRES) $(ALL_VERSIONS); }
 
-# Replication clients that others wrote: psycopg2, pglogrepl, pg-logical-replication.
+# Replication clients that others wrote: psycopg, pgjdbc, Debezium, pglogrepl, pg-logical-replication.
 .PHONY: clients
 clients:
 	@tests/scripts/install-clients $(abspath $(TARGET))/clients

@@ -1,11 +1,15 @@
 """Prints the rows that are inserted, as psycopg's replication connection receives them.
 
-replicate.py PORT SLOT PUBLICATION create|resume COUNT
+replicate.py PORT SLOT PUBLICATION create|snapshot|resume COUNT
+
+"snapshot": before them those that the snapshot of the new slot shows, read by psycopg 3 on another connection. COUNT
+streamed rows are waited for.
 """
 
 import struct
 import sys
 
+import psycopg
 import psycopg2
 from psycopg2.extras import LogicalReplicationConnection, StopReplication
 
@@ -20,8 +24,16 @@ connection = psycopg2.connect(
     connection_factory=LogicalReplicationConnection,
 )
 cursor = connection.cursor()
-if mode == "create":
+if mode != "resume":
     cursor.create_replication_slot(slot, output_plugin="pgoutput")
+if mode == "snapshot":
+    _, _, snapshot, _ = cursor.fetchone()
+    with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as plain:
+        plain.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        plain.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+        rows = plain.cursor(binary=True)
+        for row in rows.execute("SELECT id, coalesce(v, ''), at FROM t WHERE id > %s ORDER BY id", [-1000]):
+            print("\t".join(map(str, row)), flush=True)
 cursor.start_replication(
     slot_name=slot,
     options={"proto_version": "1", "publication_names": publication},
