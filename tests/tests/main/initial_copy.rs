@@ -157,57 +157,94 @@ async fn of_many_tables_to_three_subscribers_at_once() {
     println!("the first fanout: {by_cut} snapshots by a cut of {tries} tried");
 }
 
+/// A partitioned table beside, whose root has a filter and a list of columns, and a table with two filters: one is
+/// evaluated here, the other by the source.
 const SELECTED: &str = "
+    create table filtered (id int primary key, n int, v text);
+    alter table filtered replica identity full;
+    create table deep (id int, region text, n int, v text, primary key (id, region)) partition by list (region);
+    create table deep_x partition of deep for values in ('x');
+    create table deep_y partition of deep for values in ('y') partition by range (id);
+    create table deep_y_low partition of deep_y for values from (minvalue) to (1000);
+    create table deep_y_high partition of deep_y for values from (1000) to (maxvalue);
     create table listed (id int primary key, a text, b text, c text);
     create table parted (id int, region text, v text, primary key (id, region)) partition by list (region);
     create table parted_x partition of parted for values in ('x');
     create table parted_y partition of parted for values in ('y')";
-/// Some columns of one table, and a partitioned one by its root.
+/// Some columns, some rows, and partitioned tables by their roots.
 const SELECTION: &str = "
     create publication of_columns for table listed (id, b);
+    create publication of_rows for table filtered where (n % 3 = 0), deep (id, region, n) where (id % 5 <> 0)
+        with (publish_via_partition_root);
+    create publication of_more_rows for table filtered where (v ~ '^u.*7$');
     create publication of_root for table parted with (publish_via_partition_root)";
 const SELECTED_SCRIPT: &str = "\\set id random(1, 2000)\n\
     insert into listed values (:id, 'a', 'new', 'c') on conflict (id) do update set b = listed.b || '+';\n\
     delete from listed where id = :id + 1;\n\
     insert into parted values (:id, 'x', 'new') on conflict do nothing;\n\
     update parted set region = 'y' where id = :id - 1;\n\
-    delete from parted where id = :id + 1;\n";
+    delete from parted where id = :id + 1;\n\
+    insert into filtered values (:id, :id, 'new') on conflict (id) do update set n = filtered.n + 1;\n\
+    update filtered set v = 'u' || :id, n = -n where id = :id - 1;\n\
+    delete from filtered where id = :id + 1;\n\
+    insert into deep values (:id, 'x', 1, 'new') on conflict do nothing;\n\
+    update deep set region = 'y', n = n + 1 where id = :id - 1;\n\
+    update deep set region = 'x', n = n + 1 where id = :id - 2;\n\
+    delete from deep where id = :id + 1;\n";
 
 /// The subscriber has what its publications publish: other columns, and one table in the place of the partitions.
 async fn copy_what_is_selected(major: u32) {
     let mut stage = Stage::new(major, 1, &format!("{SELECTED};{SELECTION}")).await;
     let fill = "
         insert into listed select g, 'a', 'old', 'c' from generate_series(1, 500) g;
+        insert into filtered select g, g, 'u' || g from generate_series(1, 500) g;
+        insert into deep select g, case when g % 2 = 0 then 'x' else 'y' end, g, 'old' from generate_series(1, 1500) g;
         insert into parted select g, case when g % 2 = 0 then 'x' else 'y' end, 'old' from generate_series(1, 500) g";
     stage.source.sql(fill).await;
     let pgbench = Pgbench::start_script(&stage.source, WRITERS, SELECTED_SCRIPT);
     let subscriber = PostgresSubscriber::start_new(major).await;
     let ddl = "create table listed (b text, id int primary key, own text default 'mine');
+        create table filtered (id int primary key, n int, v text);
+        create table deep (n int, region text, id int, own int, primary key (id, region));
         create table parted (id int, region text, v text, primary key (id, region))";
     subscriber.cluster.sql(ddl).await;
     let endpoint = stage.decant.fanout(0).endpoint();
     subscriber
-        .subscribe_with("sub", &endpoint, "of_columns, of_root", "")
+        .subscribe_with(
+            "sub",
+            &endpoint,
+            "of_columns, of_rows, of_more_rows, of_root",
+            "",
+        )
         .await;
     subscriber.wait_until_copied("sub", patience()).await;
     pgbench.stop_and_settle(&stage.source).await;
     stage.settle().await;
-    let tables = ["(select id, b from listed)", "parted"];
+    let tables = [
+        "(select id, b from listed)",
+        "parted",
+        "(select * from filtered where n % 3 = 0 or v ~ '^u.*7$')",
+        "(select id, region, n from deep where id % 5 <> 0)",
+    ];
     subscriber
         .wait_for_contents(&stage.source, &tables, patience())
         .await;
     let own = "select count(*) from listed where own is distinct from 'mine'";
     assert_eq!(subscriber.cluster.value(own).await, "0");
+    let hidden = "select count(*) from filtered where not (n % 3 = 0 or v ~ '^u.*7$')";
+    assert_eq!(subscriber.cluster.value(hidden).await, "0");
+    let hidden = "select count(*) from deep where id % 5 = 0";
+    assert_eq!(subscriber.cluster.value(hidden).await, "0");
     assert_nothing_is_left(&stage.source).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_columns_and_partitions_of_version_15() {
+async fn of_columns_rows_and_partitions_of_version_15() {
     copy_what_is_selected(15).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_columns_and_partitions_of_version_18() {
+async fn of_columns_rows_and_partitions_of_version_18() {
     copy_what_is_selected(18).await;
 }
 
