@@ -30,6 +30,7 @@
 
 mod appender;
 pub mod catalog;
+pub mod clock;
 pub mod control;
 mod error;
 mod ingest;
@@ -39,6 +40,8 @@ pub mod registry;
 pub mod retention;
 mod run;
 mod services;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod source;
 pub mod state;
 mod threads;

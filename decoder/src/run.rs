@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Recogniser;
+use crate::clock::SystemClock;
 use crate::error::DecoderError;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
@@ -162,6 +163,7 @@ impl Decoder {
         let settings = ThreadSettings {
             config: &self.config,
             fs: Arc::clone(&self.fs),
+            clock: Arc::new(SystemClock),
             state: Arc::clone(&self.state),
             metrics,
             recogniser: Arc::clone(&self.recogniser),

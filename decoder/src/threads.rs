@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::appender::{Appender, AppenderPorts, Sealer};
 use crate::catalog::Recogniser;
+use crate::clock::Clock;
 use crate::error::DecoderError;
 use crate::ingest::{
     AppenderPort, Ingest, IngestError, IngestSettings, Input, Pipeline, StagingArea,
@@ -28,31 +29,32 @@ const SEALER_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct ThreadSettings<'a> {
     pub(crate) config: &'a Config,
     pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<DecoderState>,
     pub(crate) metrics: Metrics,
     pub(crate) recogniser: Arc<Recogniser>,
 }
 
-/// The running threads, and how they ended.
-pub(crate) struct Threads {
-    ingest: Thread<Result<(), IngestError>>,
-    appender: Thread<Result<(), FormatError>>,
-    sealer: Thread<()>,
-    inputs: Sender<Input>,
-    give_up: Arc<AtomicBool>,
-    directory: String,
+/// What the threads do, before they run.
+pub(crate) struct Workers {
+    pub(crate) ingest: Ingest,
+    pub(crate) appender: Appender,
+    pub(crate) sealer: Sealer,
+    pub(crate) inputs: Sender<Input>,
+    pub(crate) give_up: Arc<AtomicBool>,
 }
 
-impl Threads {
-    /// Starts them over an open log.
-    pub(crate) fn start(
+impl Workers {
+    /// Connects them over an open log.
+    pub(crate) fn connect(
         log: LogWriter,
         recovery: &Recovery,
         settings: ThreadSettings<'_>,
-    ) -> Result<(Self, Pipeline), DecoderError> {
+    ) -> Result<Self, IngestError> {
         let ThreadSettings {
             config,
             fs,
+            clock,
             state,
             metrics,
             recogniser,
@@ -73,6 +75,7 @@ impl Threads {
             wake: inputs.clone(),
             finished,
             give_up: Arc::clone(&give_up),
+            clock: Arc::clone(&clock),
         };
         let staging = StagingArea::open(
             &directory,
@@ -80,14 +83,16 @@ impl Threads {
             Arc::clone(&fs),
             config.decoder.staging_memory_bytes,
             Arc::clone(&give_up),
+            Arc::clone(&clock),
             Arc::clone(&state),
-        )
-        .map_err(staging_error(&directory.display().to_string()))?;
+        )?;
         let ingest = Ingest::new(
             inputs_receiver,
             AppenderPort {
                 work,
                 returned: returned_receiver,
+                #[cfg(feature = "simulation")]
+                turn: None,
             },
             IngestSettings {
                 end_lsn: recovery.end_lsn,
@@ -95,24 +100,59 @@ impl Threads {
                 progress_interval: Duration::from_millis(config.decoder.progress_interval_ms),
                 staging,
                 recogniser,
+                clock,
                 state: Arc::clone(&state),
             },
         );
-        let appender = Appender::new(log, ports, state, metrics);
-        let sealer = Sealer {
-            directory: directory.clone(),
-            fs,
-            zstd_level: config.log.zstd_level,
-            finished: finished_receiver,
-            give_up: Arc::clone(&give_up),
-        };
+        Ok(Self {
+            ingest,
+            appender: Appender::new(log, ports, state, metrics),
+            sealer: Sealer {
+                directory,
+                fs,
+                zstd_level: config.log.zstd_level,
+                finished: finished_receiver,
+                give_up: Arc::clone(&give_up),
+            },
+            inputs,
+            give_up,
+        })
+    }
+}
+
+/// The running threads, and how they ended.
+pub(crate) struct Threads {
+    ingest: Thread<Result<(), IngestError>>,
+    appender: Thread<Result<(), FormatError>>,
+    sealer: Thread<()>,
+    inputs: Sender<Input>,
+    give_up: Arc<AtomicBool>,
+    directory: String,
+}
+
+impl Threads {
+    /// Starts them over an open log.
+    pub(crate) fn start(
+        log: LogWriter,
+        recovery: &Recovery,
+        settings: ThreadSettings<'_>,
+    ) -> Result<(Self, Pipeline), DecoderError> {
+        let directory = settings.config.log.directory.display().to_string();
+        let workers = Workers::connect(log, recovery, settings);
+        let Workers {
+            ingest,
+            appender,
+            sealer,
+            inputs,
+            give_up,
+        } = workers.map_err(staging_error(&directory))?;
         let threads = Self {
             appender: Thread::spawn("appender", move || appender.run())?,
             ingest: Thread::spawn("ingest", move || ingest.run())?,
             sealer: Thread::spawn("sealer", move || sealer.run())?,
             inputs: inputs.clone(),
             give_up,
-            directory: directory.display().to_string(),
+            directory,
         };
         Ok((threads, Pipeline::new(inputs)))
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pg_proto::PgTimestamp;
 use storage_format::FormatError;
 use storage_format::block::BlockBuilder;
 use storage_format::segment::SegmentName;
@@ -12,6 +11,7 @@ use storage_format::staging::PreparedTransaction;
 use storage_format::write::LogWriter;
 
 use super::work::{Returned, StagedWork, Work};
+use crate::clock::Clock;
 use crate::ingest::Input;
 use crate::mailbox::{Received, Receiver, Sender};
 use crate::metrics::Metrics;
@@ -35,6 +35,7 @@ pub(crate) struct AppenderPorts {
     pub(crate) finished: Sender<SegmentName>,
     /// Set when waiting for room on the disk must end.
     pub(crate) give_up: Arc<AtomicBool>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Owns the writer.
@@ -58,7 +59,7 @@ impl Appender {
         state: Arc<DecoderState>,
         metrics: Metrics,
     ) -> Self {
-        Self {
+        let appender = Self {
             log,
             ports,
             state,
@@ -66,7 +67,9 @@ impl Appender {
             held: Vec::new(),
             decided: Vec::new(),
             dirty: false,
-        }
+        };
+        appender.publish();
+        appender
     }
 
     /// Works until the ingest thread is gone, then makes durable what is complete.
@@ -83,9 +86,8 @@ impl Appender {
     }
 
     fn work(&mut self) -> Result<(), FormatError> {
-        self.publish();
         loop {
-            let deadline = Instant::now() + HEARTBEAT;
+            let deadline = self.ports.clock.now() + HEARTBEAT;
             match self.ports.work.receive(Some(deadline)) {
                 Received::Item(work) => self.perform(work)?,
                 Received::Deadline => {}
@@ -94,12 +96,24 @@ impl Appender {
                     return self.sync();
                 }
             }
-            while let Some(work) = self.ports.work.try_receive() {
-                self.perform(work)?;
-            }
-            self.sync()?;
-            self.log.heartbeat(PgTimestamp::now());
+            while self.perform_next()? {}
+            self.settle()?;
         }
+    }
+
+    /// Does the next piece of work, if there is one.
+    pub(crate) fn perform_next(&mut self) -> Result<bool, FormatError> {
+        let work = self.ports.work.try_receive();
+        let there_was = work.is_some();
+        work.map_or(Ok(()), |work| self.perform(work))?;
+        Ok(there_was)
+    }
+
+    /// Makes durable what was done, and shows that the writer lives.
+    pub(crate) fn settle(&mut self) -> Result<(), FormatError> {
+        self.sync()?;
+        self.log.heartbeat(self.ports.clock.time_of_day());
+        Ok(())
     }
 
     fn perform(&mut self, work: Work) -> Result<(), FormatError> {
@@ -190,12 +204,12 @@ impl Appender {
         loop {
             match attempt(&mut self.log) {
                 Err(error) if error.is_retryable() => {
-                    if reported.is_none_or(|at| at.elapsed() >= REPORT_FULL_DISK) {
+                    if reported.is_none_or(|at| self.ports.clock.now() - at >= REPORT_FULL_DISK) {
                         tracing::error!(
                             error = service::cli::causes(&error),
                             "the log's disk is full: waiting for room, nothing is confirmed meanwhile"
                         );
-                        reported = Some(Instant::now());
+                        reported = Some(self.ports.clock.now());
                     }
                     self.state.counters().disk_full.set(1);
                     // What is complete is not kept waiting for what does not fit.
@@ -217,13 +231,14 @@ impl Appender {
 
     /// False if the process is ending.
     fn wait_for_room(&self) -> bool {
-        let until = Instant::now() + RETRY_FULL_DISK;
-        while Instant::now() < until {
+        let clock = &self.ports.clock;
+        let until = clock.now() + RETRY_FULL_DISK;
+        while clock.now() < until {
             if self.ports.give_up.load(Ordering::Relaxed) {
                 return false;
             }
-            self.log.heartbeat(PgTimestamp::now());
-            std::thread::sleep(NOTICE_SHUTDOWN);
+            self.log.heartbeat(clock.time_of_day());
+            clock.sleep(NOTICE_SHUTDOWN);
         }
         true
     }
@@ -249,11 +264,11 @@ impl Appender {
 
     fn sync(&mut self) -> Result<(), FormatError> {
         if self.dirty {
-            let begun = Instant::now();
+            let begun = self.ports.clock.now();
             self.log.sync()?;
             self.metrics
                 .fsync_seconds
-                .observe(begun.elapsed().as_secs_f64());
+                .observe((self.ports.clock.now() - begun).as_secs_f64());
             self.state.counters().fsyncs.add(1);
             self.dirty = false;
             self.publish();

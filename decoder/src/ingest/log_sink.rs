@@ -19,6 +19,7 @@ use super::record::{Incoming, Record, Touched};
 use super::sink::{Place, Sink};
 use super::staging::StagingArea;
 use crate::appender::{Returned, StagedWork, Work};
+use crate::clock::Clock;
 use crate::mailbox::{Received, Receiver, Sender};
 use crate::state::DecoderState;
 
@@ -40,6 +41,20 @@ const IN_FLIGHT_MAX: usize = BUILDERS - 1;
 pub(crate) struct AppenderPort {
     pub(crate) work: Sender<Work>,
     pub(crate) returned: Receiver<Returned>,
+    /// In the simulation, where there are no threads: lets the appender work.
+    #[cfg(feature = "simulation")]
+    pub(crate) turn: Option<crate::simulation::Turn>,
+}
+
+impl AppenderPort {
+    /// Waits for the appender to give something back.
+    fn wait(&self) -> Received<Returned> {
+        #[cfg(feature = "simulation")]
+        if let Some(turn) = &self.turn {
+            return turn.until(&self.returned);
+        }
+        self.returned.receive(None)
+    }
 }
 
 /// Feeds the log.
@@ -65,6 +80,7 @@ pub(crate) struct LogSink {
     parameters: ServerParameters,
     scratch: Vec<u8>,
     changes: u64,
+    clock: Arc<dyn Clock>,
     state: Arc<DecoderState>,
 }
 
@@ -75,6 +91,7 @@ impl LogSink {
         end_lsn: Lsn,
         parameters: ServerParameters,
         progress_interval: Duration,
+        clock: Arc<dyn Clock>,
         state: Arc<DecoderState>,
     ) -> Self {
         Self {
@@ -91,8 +108,14 @@ impl LogSink {
             parameters,
             scratch: Vec::new(),
             changes: 0,
+            clock,
             state,
         }
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set_turn(&mut self, turn: crate::simulation::Turn) {
+        self.port.turn = Some(turn);
     }
 
     /// Stores what the source reports of itself, if that is news.
@@ -141,7 +164,7 @@ impl LogSink {
 
     /// A position without changes, not more often than the interval says.
     fn progress(&mut self) -> Result<Option<Instant>, IngestError> {
-        let now = Instant::now();
+        let now = self.clock.now();
         let due = self.last_progress.map(|last| last + self.progress_interval);
         if let Some(due) = due.filter(|due| *due > now) {
             return Ok(Some(due));
@@ -161,7 +184,7 @@ impl LogSink {
         self.port.work.send(Work::Abandon)?;
         self.port.work.send(Work::Sync)?;
         let end = loop {
-            match self.port.returned.receive(None) {
+            match self.port.wait() {
                 Received::Item(Returned::Synced(end)) => break end,
                 Received::Item(returned) => self.took_back(returned),
                 Received::Deadline | Received::Closed => return Err(IngestError::Stopped),
@@ -223,7 +246,7 @@ impl LogSink {
     }
 
     fn wait_for_one(&mut self) -> Result<(), IngestError> {
-        match self.port.returned.receive(None) {
+        match self.port.wait() {
             Received::Item(returned) => {
                 self.took_back(returned);
                 Ok(())

@@ -16,6 +16,7 @@ use super::IngestError;
 use super::log_sink::is_change;
 use super::record::{Incoming, Record, Touched};
 use super::undecided::undecided;
+use crate::clock::Clock;
 use crate::state::DecoderState;
 
 const RETRY_FULL_DISK: Duration = Duration::from_secs(1);
@@ -30,6 +31,7 @@ pub(crate) struct StagingArea {
     prepared: HashMap<Xid, Arc<PreparedTransaction>>,
     tallies: HashMap<Xid, Tally>,
     give_up: Arc<AtomicBool>,
+    clock: Arc<dyn Clock>,
     state: Arc<DecoderState>,
 }
 
@@ -67,11 +69,12 @@ impl StagingArea {
         fs: Arc<dyn Fs>,
         memory_bytes: u64,
         give_up: Arc<AtomicBool>,
+        clock: Arc<dyn Clock>,
         state: Arc<DecoderState>,
     ) -> Result<Self, IngestError> {
         let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
         let store = PreparedStore::open(log, Arc::clone(&fs))?;
-        let prepared = undecided(log, store.load(log_end)?)?;
+        let prepared = undecided(log, store.load(log_end)?, Arc::clone(&fs))?;
         let by_xid = |one: PreparedTransaction| (one.record().xid, Arc::new(one));
         let files = StagedFiles {
             staging: Staging::open(log, memory_bytes, fs)?,
@@ -82,6 +85,7 @@ impl StagingArea {
             prepared: prepared.into_iter().map(by_xid).collect(),
             tallies: HashMap::new(),
             give_up,
+            clock,
             state,
         };
         area.count();
@@ -232,12 +236,12 @@ impl StagingArea {
                     if self.give_up.load(Ordering::Relaxed) {
                         return Err(error.into());
                     }
-                    if reported.is_none_or(|at| at.elapsed() >= REPORT_FULL_DISK) {
+                    if reported.is_none_or(|at| self.clock.now() - at >= REPORT_FULL_DISK) {
                         tracing::error!(
                             error = service::cli::causes(&error),
                             "the disk is full: waiting for room to stage an in-progress transaction"
                         );
-                        reported = Some(Instant::now());
+                        reported = Some(self.clock.now());
                     }
                     self.state.counters().disk_full.set(1);
                     self.wait();
@@ -254,9 +258,9 @@ impl StagingArea {
     }
 
     fn wait(&self) {
-        let until = Instant::now() + RETRY_FULL_DISK;
-        while Instant::now() < until && !self.give_up.load(Ordering::Relaxed) {
-            std::thread::sleep(NOTICE_SHUTDOWN);
+        let until = self.clock.now() + RETRY_FULL_DISK;
+        while self.clock.now() < until && !self.give_up.load(Ordering::Relaxed) {
+            self.clock.sleep(NOTICE_SHUTDOWN);
         }
     }
 }

@@ -16,6 +16,7 @@ use super::log_sink::{AppenderPort, LogSink};
 use super::record::Incoming;
 use super::staging::StagingArea;
 use crate::catalog::Recogniser;
+use crate::clock::Clock;
 use crate::mailbox::{Received, Receiver};
 use crate::state::DecoderState;
 
@@ -47,6 +48,7 @@ pub(crate) struct IngestSettings {
     pub(crate) progress_interval: Duration,
     pub(crate) staging: StagingArea,
     pub(crate) recogniser: Arc<Recogniser>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<DecoderState>,
 }
 
@@ -72,6 +74,7 @@ impl Ingest {
             settings.end_lsn,
             settings.parameters,
             settings.progress_interval,
+            settings.clock,
             Arc::clone(&settings.state),
         );
         Self {
@@ -98,11 +101,28 @@ impl Ingest {
         loop {
             match self.inputs.receive(call_again) {
                 Received::Item(Input::Stop) | Received::Closed => return Ok(()),
-                Received::Item(input) => self.take(input)?,
-                Received::Deadline => {}
+                Received::Item(input) => call_again = self.turn(input)?,
+                Received::Deadline => call_again = self.sink.settle()?,
             }
-            call_again = self.sink.settle()?;
         }
+    }
+
+    /// In the simulation, where there are no threads: whom to let work when the sink has to wait.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set_turn(&mut self, turn: crate::simulation::Turn) {
+        self.sink.set_turn(turn);
+    }
+
+    /// Forgets that it was woken; the next turn looks anyway.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn drain_wakes(&mut self) {
+        while self.inputs.try_receive().is_some() {}
+    }
+
+    /// Takes one input; returns when to look again at the latest.
+    pub(crate) fn turn(&mut self, input: Input) -> Result<Option<Instant>, IngestError> {
+        self.take(input)?;
+        self.sink.settle()
     }
 
     fn take(&mut self, input: Input) -> Result<(), IngestError> {

@@ -2,10 +2,12 @@
 //! how one ended and removing its file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pg_proto::Lsn;
 use pg_proto::pgoutput::{self, Framing, Message};
 use storage_format::block::{Block, BlockFlags};
+use storage_format::fs::Fs;
 use storage_format::log::{Log, ReadOptions, SeekError, Serve};
 use storage_format::record::{PreparedRecord, RecordKind};
 use storage_format::staging::PreparedTransaction;
@@ -17,6 +19,7 @@ const CACHE_BYTES: usize = 1 << 20;
 pub(super) fn undecided(
     log: &Path,
     mut prepared: Vec<PreparedTransaction>,
+    fs: Arc<dyn Fs>,
 ) -> Result<Vec<PreparedTransaction>, SeekError> {
     let Some(first) = prepared.iter().map(|one| one.record().prepare_lsn).min() else {
         return Ok(prepared);
@@ -25,7 +28,7 @@ pub(super) fn undecided(
         serve: Serve::Durable,
         cache_bytes: CACHE_BYTES,
     };
-    let log = Log::open(log, options)?;
+    let log = Log::open_on(fs, log, options)?;
     // What ended in a segment that is gone had its file removed by a process before this one.
     let start = first.max(log.kept()?.oldest);
     let mut cursor = log.cursor_at(start)?;

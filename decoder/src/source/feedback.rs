@@ -97,27 +97,36 @@ impl Feedback {
     }
 
     async fn send(&mut self, reply_requested: bool) -> Result<Sent, SourceError> {
-        let counters = self.state.counters();
-        let durable = self.state.head().durable_lsn;
-        let received = Lsn(counters.received_lsn.get());
-        let status = StatusUpdate {
-            write: received.max(durable),
-            flush: durable,
-            apply: durable,
-            client_time: PgTimestamp::now(),
-            reply_requested,
-        };
+        let status = status(&self.state, PgTimestamp::now(), reply_requested);
         hit("confirm.before");
         self.sender
             .status_update(&status)
             .await
             .map_err(client("cannot answer the source"))?;
         hit("confirm.after");
-        counters.confirmed_lsn.raise(durable.0);
+        self.state.counters().confirmed_lsn.raise(status.flush.0);
         Ok(Sent {
-            lsn: durable,
+            lsn: status.flush,
             at: Instant::now(),
         })
+    }
+}
+
+/// What the source may be told now. It forgets what it is told to be flushed, so that is what the log's head calls
+/// durable, and nothing else.
+pub(crate) fn status(
+    state: &DecoderState,
+    client_time: PgTimestamp,
+    reply_requested: bool,
+) -> StatusUpdate {
+    let durable = state.head().durable_lsn;
+    let received = Lsn(state.counters().received_lsn.get());
+    StatusUpdate {
+        write: received.max(durable),
+        flush: durable,
+        apply: durable,
+        client_time,
+        reply_requested,
     }
 }
 

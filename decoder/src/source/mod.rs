@@ -13,5 +13,7 @@ mod task;
 
 pub(crate) use checks::{LogEnd, check_configuration};
 pub use error::{Severity, SourceError};
+#[cfg(feature = "simulation")]
+pub(crate) use feedback::status;
 pub use options::connect_options;
 pub(crate) use task::{SourceTask, wait_for_source};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pg_proto::Lsn;
 use service::cli::causes;
 use service::config::Config;
+use storage_format::fs::RealFs;
 use storage_format::watermark::WatermarkPublisher;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -70,7 +71,7 @@ impl SourceTask {
     /// Keeps readers from what the source never had, or from nothing any more. This decoder holds the log's lock.
     fn fence(&self, lsn: Option<Lsn>) {
         let directory = &self.config.log.directory;
-        let done = WatermarkPublisher::open(directory).and_then(|watermark| {
+        let done = WatermarkPublisher::open(&RealFs, directory).and_then(|watermark| {
             if watermark.fence() == lsn {
                 return Ok(());
             }

@@ -1,10 +1,12 @@
-//! What the log needs of a file system, behind a small trait, so that tests can make it fail.
+//! What the log needs of a file system, behind a small trait, so that tests can make it fail and the simulation can
+//! be one.
 //!
-//! Reading for subscribers goes through memory maps and not through here.
+//! What subscribers read they read from memory maps; only where the mapped file comes from is asked here.
 
 mod real;
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,12 @@ pub trait Fs: fmt::Debug + Send + Sync {
 
     /// Opens an existing file for reading only.
     fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn FsFile>>;
+
+    /// Opens an existing file to be mapped for reading.
+    fn open_to_map(&self, path: &Path) -> io::Result<File>;
+
+    /// Opens an existing file to be mapped for reading and writing.
+    fn open_to_share(&self, path: &Path) -> io::Result<File>;
 
     /// Gives a file a second name; fails if that is taken.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;

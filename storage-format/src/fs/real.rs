@@ -38,6 +38,14 @@ impl Fs for RealFs {
         Ok(Box::new(RealFile(File::open(path)?)))
     }
 
+    fn open_to_map(&self, path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    fn open_to_share(&self, path: &Path) -> io::Result<File> {
+        options().open(path)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::hard_link(from, to)
     }

@@ -12,6 +12,7 @@ use crate::block::{BlockHeader, BlockKind};
 use crate::checksum::crc32;
 use crate::codec::{Fields, stored_u32};
 use crate::error::{Damage, FormatError};
+use crate::fs::Fs;
 use crate::mmap::FileMap;
 use crate::segment::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
 
@@ -50,8 +51,13 @@ pub struct Index {
 
 impl Index {
     /// Maps the index of a segment whose file has `segment_len` bytes, and checks it.
-    pub fn open(log: &Path, name: SegmentName, segment_len: u64) -> Result<Self, IndexError> {
-        let file = File::open(name.path(log, SegmentExtension::Index))?;
+    pub fn open(
+        fs: &dyn Fs,
+        log: &Path,
+        name: SegmentName,
+        segment_len: u64,
+    ) -> Result<Self, IndexError> {
+        let file = fs.open_to_map(&name.path(log, SegmentExtension::Index))?;
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         let map = FileMap::open(&file, length)?;
         let bytes = map.settled(0..length).unwrap_or_default();

@@ -11,7 +11,7 @@ use super::catalogs::Catalogs;
 use super::segment::Segment;
 use super::{Head, Kept, ReadError, ReadOptions, Serve};
 use crate::cache::BlockCache;
-use crate::fs::RealFs;
+use crate::fs::{Fs, RealFs};
 use crate::identity::Identity;
 use crate::segment::{SegmentInfo, SegmentName, SegmentState, list_segments};
 use crate::watermark::{LogPoint, WatermarkReader, WatermarkState};
@@ -19,6 +19,7 @@ use crate::watermark::{LogPoint, WatermarkReader, WatermarkState};
 /// A log directory, opened for reading: one per process, shared by all its cursors.
 #[derive(Debug)]
 pub struct Log {
+    fs: Arc<dyn Fs>,
     pub(super) directory: PathBuf,
     pub(super) catalogs: Catalogs,
     /// Highest commit times of sealed segments, as far as somebody looked for a time.
@@ -47,15 +48,25 @@ struct OpenSegments {
 impl Log {
     /// Opens the log in a directory. Of the segments only the newest is looked at, however many there are.
     pub fn open(directory: &Path, options: ReadOptions) -> Result<Arc<Self>, ReadError> {
-        let watermark = WatermarkReader::open(directory)?;
+        Self::open_on(Arc::new(RealFs), directory, options)
+    }
+
+    /// The same on another file system.
+    pub fn open_on(
+        fs: Arc<dyn Fs>,
+        directory: &Path,
+        options: ReadOptions,
+    ) -> Result<Arc<Self>, ReadError> {
+        let watermark = WatermarkReader::open_on(&*fs, directory)?;
         let first_state = watermark.read()?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
-        let listing: Arc<[SegmentInfo]> = list_segments(&RealFs, directory)?.into();
-        let newest = newest_identity(directory, &listing, &cache)?;
+        let listing: Arc<[SegmentInfo]> = list_segments(&*fs, directory)?.into();
+        let newest = newest_identity(&fs, directory, &listing, &cache)?;
         let identity = newest.ok_or_else(|| ReadError::Empty {
             path: SegmentName::folder(directory),
         })?;
         Ok(Arc::new(Self {
+            fs,
             directory: directory.to_owned(),
             catalogs: Catalogs::default(),
             times: Mutex::default(),
@@ -159,7 +170,7 @@ impl Log {
 
     /// The segments there are now.
     pub(super) fn refresh(&self) -> Result<Arc<[SegmentInfo]>, ReadError> {
-        let listing: Arc<[SegmentInfo]> = list_segments(&RealFs, &self.directory)?.into();
+        let listing: Arc<[SegmentInfo]> = list_segments(&*self.fs, &self.directory)?.into();
         *self.listing.lock() = Arc::clone(&listing);
         Ok(listing)
     }
@@ -199,7 +210,7 @@ impl Log {
             return Ok(Some(segment));
         }
         let cache = Arc::clone(&self.cache);
-        let opened = Segment::open(&self.directory, name, sealed, cache)?;
+        let opened = Segment::open(Arc::clone(&self.fs), &self.directory, name, sealed, cache)?;
         let Some(opened) = opened.map(Arc::new) else {
             return Ok(None);
         };
@@ -262,6 +273,7 @@ impl OpenSegments {
 }
 
 fn newest_identity(
+    fs: &Arc<dyn Fs>,
     directory: &Path,
     listing: &[SegmentInfo],
     cache: &Arc<BlockCache>,
@@ -269,7 +281,9 @@ fn newest_identity(
     for info in listing.iter().rev() {
         for sealed in [info.state == SegmentState::Sealed, true] {
             let cache = Arc::clone(cache);
-            if let Some(segment) = Segment::open(directory, info.name, sealed, cache)? {
+            if let Some(segment) =
+                Segment::open(Arc::clone(fs), directory, info.name, sealed, cache)?
+            {
                 return Ok(Some(segment.identity.clone()));
             }
         }

@@ -12,6 +12,7 @@ use super::sparse::SparseIndex;
 use crate::block::{BLOCK_HEADER_LEN, Block, BlockHeader, DecodedHeader};
 use crate::cache::{BlockCache, BlockKey};
 use crate::error::{Damage, FormatError};
+use crate::fs::Fs;
 use crate::identity::Identity;
 use crate::index::{Entries, Index, build};
 use crate::mmap::FileMap;
@@ -25,6 +26,7 @@ pub(super) struct Segment {
     pub(super) identity: Identity,
     /// Checksum of the segment header, with which the chain of blocks begins.
     pub(super) header_crc: u32,
+    fs: Arc<dyn Fs>,
     log: PathBuf,
     path: PathBuf,
     file: File,
@@ -48,6 +50,7 @@ enum SegmentIndex {
 impl Segment {
     /// Opens a segment's sealed or active file; `None` if there is none.
     pub(super) fn open(
+        fs: Arc<dyn Fs>,
         log: &Path,
         name: SegmentName,
         sealed: bool,
@@ -59,7 +62,7 @@ impl Segment {
             SegmentExtension::Active
         };
         let path = name.path(log, extension);
-        let file = match File::open(&path) {
+        let file = match fs.open_to_map(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(FormatError::io("open", &path)(error)),
@@ -78,6 +81,7 @@ impl Segment {
             sealed,
             identity: header.identity,
             header_crc,
+            fs,
             log: log.to_owned(),
             path,
             file,
@@ -177,7 +181,7 @@ impl Segment {
             return Ok(index);
         }
         let map = self.map.read().clone();
-        let opened = match Index::open(&self.log, self.name, map.len() as u64) {
+        let opened = match Index::open(&*self.fs, &self.log, self.name, map.len() as u64) {
             Ok(index) => index,
             // Absent or damaged: it is derived, so it is made again, for this process.
             Err(_) => self.rebuilt_index(&map)?,

@@ -16,7 +16,7 @@ mod file;
 mod prepared;
 mod transaction;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct Staging {
     folder: PathBuf,
     memory_bytes_max: usize,
     memory_bytes: usize,
-    open: HashMap<Xid, StagedWriter>,
+    open: BTreeMap<Xid, StagedWriter>,
     /// Makes file names unique: transaction ids come again after a reconnect.
     files: u64,
 }
@@ -62,7 +62,7 @@ impl Staging {
             folder,
             memory_bytes_max,
             memory_bytes: 0,
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             files: 0,
         })
     }

@@ -33,7 +33,7 @@ pub struct CutOff {
 /// decoder may be at work: the log is locked meanwhile. The log must be sound.
 pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError> {
     let _lock = lock_existing(fs, log)?;
-    let mut watermark = WatermarkPublisher::open(log)?;
+    let mut watermark = WatermarkPublisher::open(fs, log)?;
     let segments = sound_segments(fs, log, watermark.last())?;
     let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
         return Err(FormatError::State {

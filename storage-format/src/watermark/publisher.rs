@@ -1,7 +1,6 @@
 //! The decoder's side.
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
@@ -13,6 +12,7 @@ use super::layout::{
 };
 use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
 use crate::failpoint::hit;
+use crate::fs::{Fs, FsFile, remove_if_there, write_all_at};
 use crate::mmap::WordMap;
 
 /// The decoder's side.
@@ -20,27 +20,28 @@ use crate::mmap::WordMap;
 pub struct WatermarkPublisher {
     pub(super) map: WordMap,
     count: u64,
-    file: File,
+    file: Box<dyn FsFile>,
     path: PathBuf,
 }
 
 impl WatermarkPublisher {
     /// Opens the file in a log directory, or creates it. The caller holds the directory's lock. Readers that have
     /// the file mapped go on with it: what a former writer published stands until the first publication.
-    pub fn open(directory: &Path) -> Result<Self, WatermarkError> {
+    pub fn open(fs: &dyn Fs, directory: &Path) -> Result<Self, WatermarkError> {
         let path = directory.join(WATERMARK_FILE);
         let failed = |source| WatermarkError::Io {
             path: path.clone(),
             source,
         };
-        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+        let file = match fs.open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                create(&path).map_err(failed)?
+                create(fs, &path).map_err(failed)?
             }
             Err(error) => return Err(failed(error)),
         };
-        let map = WordMap::open_writable(&file, FILE_WORDS).map_err(failed)?;
+        let shared = fs.open_to_share(&path).map_err(failed)?;
+        let map = WordMap::open_writable(&shared, FILE_WORDS).map_err(failed)?;
         check_identity(&map, &path)?;
         let count = newest(&map).map_or(0, |(count, _)| count);
         Ok(Self {
@@ -126,15 +127,16 @@ impl WatermarkPublisher {
 }
 
 /// Makes a file without a publication, whole from the first moment that it has its name.
-fn create(path: &Path) -> io::Result<File> {
+fn create(fs: &dyn Fs, path: &Path) -> io::Result<Box<dyn FsFile>> {
     let temporary = path.with_extension("tmp");
     let mut bytes = vec![0; FILE_WORDS * 8];
     for (word, value) in bytes.chunks_exact_mut(8).zip([MAGIC, VERSION]) {
         word.copy_from_slice(&value.to_le_bytes());
     }
-    std::fs::write(&temporary, bytes)?;
-    let file = OpenOptions::new().read(true).write(true).open(&temporary)?;
+    remove_if_there(fs, &temporary).map_err(io::Error::other)?;
+    let file = fs.create_new(&temporary)?;
+    write_all_at(&*file, &mut [IoSlice::new(&bytes)], 0)?;
     file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
+    fs.rename(&temporary, path)?;
     Ok(file)
 }

@@ -1,6 +1,5 @@
 //! A reader's side.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use pg_proto::{Lsn, PgTimestamp};
@@ -10,6 +9,7 @@ use super::layout::{
     newest,
 };
 use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
+use crate::fs::{Fs, RealFs};
 use crate::mmap::WordMap;
 
 /// A reader's side.
@@ -22,12 +22,17 @@ pub struct WatermarkReader {
 impl WatermarkReader {
     /// Opens the file in a log directory.
     pub fn open(directory: &Path) -> Result<Self, WatermarkError> {
+        Self::open_on(&RealFs, directory)
+    }
+
+    /// The same on another file system.
+    pub fn open_on(fs: &dyn Fs, directory: &Path) -> Result<Self, WatermarkError> {
         let path = directory.join(WATERMARK_FILE);
         let failed = |source| WatermarkError::Io {
             path: path.clone(),
             source,
         };
-        let file = File::open(&path).map_err(failed)?;
+        let file = fs.open_to_map(&path).map_err(failed)?;
         let map = WordMap::open_read_only(&file, FILE_WORDS).map_err(failed)?;
         check_identity(&map, &path)?;
         Ok(Self { map, path })

@@ -6,6 +6,7 @@ use pg_proto::{Lsn, PgTimestamp};
 
 use super::layout::{COUNT_WORD, FILE_WORDS, slot_start, store};
 use super::*;
+use crate::fs::RealFs;
 
 /// A state all of whose fields follow from one number, so that a mixture is noticed.
 fn state(number: u64) -> WatermarkState {
@@ -28,7 +29,7 @@ fn what_is_published_is_read_and_survives_a_new_writer() {
         WatermarkReader::open(directory.path()),
         Err(WatermarkError::Io { .. })
     ));
-    let mut publisher = WatermarkPublisher::open(directory.path()).unwrap();
+    let mut publisher = WatermarkPublisher::open(&RealFs, directory.path()).unwrap();
     let reader = WatermarkReader::open(directory.path()).unwrap();
     assert!(matches!(
         reader.read(),
@@ -41,7 +42,7 @@ fn what_is_published_is_read_and_survives_a_new_writer() {
     }
     publisher.heartbeat(PgTimestamp(9));
     drop(publisher);
-    let mut publisher = WatermarkPublisher::open(directory.path()).unwrap();
+    let mut publisher = WatermarkPublisher::open(&RealFs, directory.path()).unwrap();
     assert_eq!(publisher.last(), Some(state(4)));
     assert_eq!(reader.heartbeat(), Some(PgTimestamp(9)));
     publisher.publish(state(5));
@@ -51,7 +52,7 @@ fn what_is_published_is_read_and_survives_a_new_writer() {
 #[test]
 fn a_writer_that_died_leaves_the_publication_before() {
     let directory = tempfile::tempdir().unwrap();
-    let mut publisher = WatermarkPublisher::open(directory.path()).unwrap();
+    let mut publisher = WatermarkPublisher::open(&RealFs, directory.path()).unwrap();
     publisher.publish(state(1));
     publisher.publish(state(2));
     // Half of publication 3, without its count.
@@ -78,7 +79,7 @@ fn a_foreign_file_is_refused() {
     ));
     std::fs::write(&path, b"short").unwrap();
     assert!(matches!(
-        WatermarkPublisher::open(directory.path()),
+        WatermarkPublisher::open(&RealFs, directory.path()),
         Err(WatermarkError::Io { .. })
     ));
 }
@@ -86,7 +87,7 @@ fn a_foreign_file_is_refused() {
 #[test]
 fn no_reader_sees_a_mixture_of_two_publications() {
     let directory = tempfile::tempdir().unwrap();
-    let mut publisher = WatermarkPublisher::open(directory.path()).unwrap();
+    let mut publisher = WatermarkPublisher::open(&RealFs, directory.path()).unwrap();
     publisher.publish(state(1));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -48,7 +48,7 @@ impl LogWriter {
             ..options
         };
         let lock = prepare_directory(&*fs, directory)?;
-        let watermark = WatermarkPublisher::open(directory)?;
+        let watermark = WatermarkPublisher::open(&*fs, directory)?;
         let mut opening = Opening {
             directory,
             options,

@@ -1,6 +1,7 @@
 //! A file system that fails when it is told to, and that can lose what was not synced. Nothing is really synced: that
 //! is noted only, and the tests are fast.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -157,6 +158,14 @@ impl Fs for FaultyFs {
 
     fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn FsFile>> {
         RealFs.open_to_read(path)
+    }
+
+    fn open_to_map(&self, path: &Path) -> io::Result<File> {
+        RealFs.open_to_map(path)
+    }
+
+    fn open_to_share(&self, path: &Path) -> io::Result<File> {
+        RealFs.open_to_share(path)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -18,6 +18,7 @@ use super::messages::{
     begin, commit, insert, message, recogniser, relation, state, stream_abort, stream_commit,
     stream_start, stream_stop,
 };
+use crate::clock::SystemClock;
 use crate::ingest::Pipeline;
 use crate::metrics::Metrics;
 use crate::state::DecoderState;
@@ -56,6 +57,7 @@ impl Running {
         let settings = ThreadSettings {
             config: &config,
             fs,
+            clock: Arc::new(SystemClock),
             state: Arc::clone(&state),
             metrics: Metrics::register(&mut registry, &state),
             recogniser: recogniser(),
