@@ -14,6 +14,7 @@ mod announced;
 mod binary;
 mod emitter;
 mod frames;
+mod interest;
 mod output;
 mod prepared;
 mod rewrite;
@@ -28,6 +29,7 @@ mod wire_form;
 pub(crate) use emitter::{Emitter, Outcome};
 pub use emitter::{Step, Warning};
 pub use frames::Frames;
+pub(crate) use interest::Interest;
 pub use output::{Made, Output};
 pub use wire_form::{Onto, WireForm};
 

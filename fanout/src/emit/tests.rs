@@ -10,9 +10,11 @@ use storage_format::record::RecordKind;
 
 use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output, Warning};
 use crate::error::StreamError;
-use crate::replay::{Advance, Ahead, StreamOptions};
-use crate::selection::{Publications, Selection, SelectionSpec};
-use crate::testing::{Expected, Model, TestLog, actions, relation_oid, selection};
+use crate::replay::{Advance, Ahead, Stream, StreamOptions};
+use crate::selection::{Publications, Selection, SelectionSpec, TableName};
+use crate::testing::{
+    Expected, Model, TestLog, actions, name_of, relation_oid, schema_of, selection,
+};
 
 /// Keeps the bytes as [`Frames`] does, and each message with its ordinal.
 #[derive(Default)]
@@ -175,6 +177,95 @@ fn boundary(model: &Model, place: Option<f64>) -> Option<Lsn> {
     boundaries.get(index).copied()
 }
 
+/// Streams that follow a log while it is written: one looks only when it is rung, the other one whenever something was
+/// written.
+struct Followers {
+    streams: [(Stream, Recorder); 2],
+    rung: usize,
+}
+
+impl Followers {
+    fn open(log: &mut TestLog, spec: &SelectionSpec, options: &EmitOptions) -> Self {
+        let replay = log.replay();
+        let open = || {
+            let options = StreamOptions {
+                selection: spec.clone(),
+                emit: options.clone(),
+                ahead: Ahead::Refuse,
+            };
+            (replay.open(options).unwrap(), Recorder::default())
+        };
+        let mut followers = Self {
+            streams: [open(), open()],
+            rung: 0,
+        };
+        followers.look(true);
+        followers
+    }
+
+    fn look(&mut self, all: bool) {
+        for (number, (stream, out)) in self.streams.iter_mut().enumerate() {
+            let rung = stream.is_rung();
+            self.rung += usize::from(rung);
+            if !(all || rung || number == 1) {
+                continue;
+            }
+            loop {
+                match stream.advance(out).unwrap() {
+                    Advance::Moved(_) => {}
+                    Advance::AtHead => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn only_who_is_concerned_is_rung() {
+    let mut log = TestLog::new();
+    let insert = |log: &mut TestLog, table: u8, described: bool| {
+        log.begin(1);
+        if !described {
+            log.relation(table, 1);
+        }
+        log.row(RecordKind::Insert, table, 1);
+        log.commit();
+        log.sync()
+    };
+    insert(&mut log, 0, false);
+    let start = insert(&mut log, 1, false);
+    let spec = SelectionSpec {
+        tables: vec![TableName {
+            schema: schema_of(1),
+            name: name_of(1, 0),
+        }],
+        ..SelectionSpec::default()
+    };
+    let options = EmitOptions {
+        start,
+        ..EmitOptions::default()
+    };
+    let mut followers = Followers::open(&mut log, &spec, &options);
+    let mut write = |table| {
+        let head = insert(&mut log, table, true);
+        followers.rung = 0;
+        followers.look(false);
+        // Who looks without being rung moves on, too.
+        assert_eq!(followers.streams[1].0.position(), head);
+        followers.rung
+    };
+    // Relations that had no changes yet concern everybody.
+    for table in [0, 1, 0] {
+        write(table);
+    }
+    for _ in 0..3 {
+        assert_eq!(write(0), 0);
+        assert_eq!(write(1), 2);
+    }
+    assert_eq!(followers.streams.map(|(_, out)| out.commits()), [4, 4]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
@@ -199,6 +290,35 @@ proptest! {
         let mut fast = streamed(&mut model, &spec, &options);
         prop_assert_eq!(&fast.seen, &expected);
         prop_assert_eq!(fast.bytes(), slow.bytes());
+    }
+
+    #[test]
+    fn who_follows_the_head_is_rung_for_all_that_concerns_it(
+        actions in actions(),
+        spec in selection(),
+        (messages, local_origin_only, _, _) in options(),
+    ) {
+        let mut log = TestLog::new();
+        let options = EmitOptions {
+            start: log.sync(),
+            messages,
+            local_origin_only,
+            ..EmitOptions::default()
+        };
+        let mut followers = Followers::open(&mut log, &spec, &options);
+        let model = Model::write_step_by_step(log, &actions, |log| {
+            log.sync();
+            followers.look(false);
+        });
+        let expected = model.expected(&spec, &options);
+        for (_, out) in &followers.streams {
+            prop_assert_eq!(&out.seen, &expected);
+        }
+        followers.look(true);
+        for (stream, out) in &followers.streams {
+            prop_assert_eq!(&out.seen, &expected);
+            prop_assert_eq!(stream.position(), model.log.log().head().lsn);
+        }
     }
 
     #[test]

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pg_proto::Lsn;
 use proto::v1::{Head, WatchHeadRequest};
 use storage_format::log::Log;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
+use super::{HeadTeller, HeadTold};
 use crate::positions::Positions;
 
 /// Longest time between two looks at the log, however quiet the decoder is.
@@ -25,21 +24,15 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Follows the log's head: at once while the decoder's control service tells it, otherwise by looking at the
 /// watermark. What the decoder tells is only a reason to look: the watermark is what counts.
 pub(crate) struct HeadWatcher {
-    log: Arc<Log>,
     positions: Positions,
-    head: watch::Sender<Lsn>,
+    head: HeadTeller,
 }
 
 impl HeadWatcher {
     /// A watcher, and where it tells the head.
-    pub(crate) fn new(log: Arc<Log>, positions: Positions) -> (Self, watch::Receiver<Lsn>) {
-        let (head, receiver) = watch::channel(log.head().lsn);
-        let watcher = Self {
-            log,
-            positions,
-            head,
-        };
-        (watcher, receiver)
+    pub(crate) fn new(log: Arc<Log>, positions: Positions) -> (Self, HeadTold) {
+        let (head, told) = HeadTeller::new(log);
+        (Self { positions, head }, told)
     }
 
     /// Watches until `shutdown` is cancelled. Then everybody who waits at the head is told so.
@@ -116,11 +109,6 @@ impl HeadWatcher {
 
     /// True if the head has moved.
     fn look(&self) -> bool {
-        let lsn = self.log.head().lsn;
-        self.head.send_if_modified(|head| {
-            let moved = *head != lsn;
-            *head = lsn;
-            moved
-        })
+        self.head.look()
     }
 }

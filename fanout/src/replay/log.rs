@@ -6,10 +6,9 @@ use pg_proto::{Lsn, PgTimestamp};
 use storage_format::Identity;
 use storage_format::catalog::Catalog;
 use storage_format::log::{Cursor, Kept, Log, SeekError};
-use tokio::sync::watch;
 
-use super::Stream;
 use super::catalog::HeadCatalog;
+use super::{HeadTold, Stream};
 use crate::emit::{EmitOptions, Emitter};
 use crate::error::StreamError;
 use crate::filter::Filters;
@@ -40,7 +39,7 @@ pub struct StreamOptions {
 #[derive(Clone, Debug)]
 pub struct Replay {
     log: Arc<Log>,
-    head: watch::Receiver<Lsn>,
+    head: HeadTold,
     catalog: Arc<HeadCatalog>,
     filters: Filters,
 }
@@ -48,7 +47,7 @@ pub struct Replay {
 impl Replay {
     /// Over `log`, whose head is told by `head`.
     #[must_use]
-    pub fn new(log: Arc<Log>, head: watch::Receiver<Lsn>) -> Self {
+    pub fn new(log: Arc<Log>, head: HeadTold) -> Self {
         let catalog = Arc::new(HeadCatalog::new(Arc::clone(&log)));
         Self {
             log,
@@ -92,7 +91,7 @@ impl Replay {
         let filters = self.filters.clone();
         let selection = Selection::new(selection, &catalog).with_filters(filters.clone());
         let emitter = Emitter::new(emit, selection, catalog, cursor.position());
-        Ok(Stream::new(cursor, emitter, self.head.clone(), filters))
+        Ok(Stream::new(cursor, emitter, self.head.take_seat(), filters))
     }
 
     /// Those of the names that are no publication as of the log's head. When there are any, let the decoder look:
@@ -107,7 +106,7 @@ impl Replay {
 
     /// Returns when the log's head is at or behind `lsn`.
     pub async fn reached(&self, lsn: Lsn) -> Result<(), StreamError> {
-        let mut head = self.head.clone();
+        let mut head = self.head.lsn.clone();
         let reached = head.wait_for(|head| *head >= lsn).await;
         reached.map(|_| ()).map_err(|_| StreamError::ShuttingDown)
     }

@@ -21,7 +21,8 @@
 //! }
 //! ```
 //!
-//! [`Stream::head_moved`] may be dropped at any time, so it can stand in a `select!` beside the socket's reads and
+//! [`Stream::head_moved`] returns at once for what concerns the subscriber, and now and then so that its position moves on.
+//! It may be dropped at any time, so it can stand in a `select!` beside the socket's reads and
 //! the timers. [`Stream::position`] is what a keepalive may carry once `frames` is empty: every transaction whose
 //! commit is below it has been handed over whole, and inside a transaction it is at or below that
 //! transaction's commit. At shutdown a sink goes on until `AtHead` and then ends.
@@ -38,7 +39,10 @@ mod log;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 pub(crate) use head::HeadWatcher;
 pub use log::{Ahead, Replay, StreamOptions};
 pub use stream::{Advance, Stream};
+
+pub use waiters::{HeadTeller, HeadTold};

@@ -3,9 +3,9 @@
 use pg_proto::Lsn;
 use storage_format::block::Block;
 use storage_format::log::{Cursor, Step as CursorStep};
-use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::waiters::Seat;
 use crate::emit::{Emitter, Outcome, Output, Step};
 use crate::error::StreamError;
 use crate::filter::{EvaluateError, Filters, Verdicts};
@@ -31,7 +31,7 @@ pub enum Advance {
 pub struct Stream {
     cursor: Cursor,
     emitter: Emitter,
-    head: watch::Receiver<Lsn>,
+    seat: Seat,
     ended: bool,
     filters: Filters,
     asked: Option<Asked>,
@@ -54,13 +54,13 @@ impl Stream {
     pub(super) const fn new(
         cursor: Cursor,
         emitter: Emitter,
-        head: watch::Receiver<Lsn>,
+        seat: Seat,
         filters: Filters,
     ) -> Self {
         Self {
             cursor,
             emitter,
-            head,
+            seat,
             ended: false,
             filters,
             asked: None,
@@ -75,15 +75,21 @@ impl Stream {
         if self.ended || self.emitter.ended() {
             return Ok(Advance::End);
         }
-        match self.step(out)? {
-            Advance::AtHead => {
-                // What comes between looking at the log and waiting must wake this stream: first note how far
-                // the head has been told, then look again.
-                self.head.mark_unchanged();
-                self.step(out)
-            }
-            other => Ok(other),
+        if let Some(spot) = self.seat.spot() {
+            // Nothing up to there concerns this stream, or it would have been rung.
+            self.cursor.go_on_from(&spot);
         }
+        let mut advance = self.step(out)?;
+        if advance == Advance::AtHead {
+            // What comes between looking at the log and waiting must wake this stream: first ask to be rung, then look
+            // again.
+            self.seat.arm(&mut self.emitter);
+            advance = self.step(out)?;
+        }
+        if advance != Advance::AtHead {
+            self.seat.disarm();
+        }
+        Ok(advance)
     }
 
     /// Whether PostgreSQL is judging rows of the block at hand.
@@ -101,8 +107,10 @@ impl Stream {
             }
             return Ok(());
         }
-        let moved = self.head.changed().await;
-        moved.map_err(|_| StreamError::ShuttingDown)
+        match self.seat.woken().await {
+            true => Ok(()),
+            false => Err(StreamError::ShuttingDown),
+        }
     }
 
     /// Every transaction whose commit is below this was handed over whole, as far as it concerns this
@@ -116,6 +124,12 @@ impl Stream {
     #[must_use]
     pub const fn open_transaction(&self) -> Option<Lsn> {
         self.emitter.open_transaction()
+    }
+
+    /// Whether it was rung since it began to wait.
+    #[cfg(test)]
+    pub(crate) fn is_rung(&self) -> bool {
+        self.seat.is_rung()
     }
 
     fn step(&mut self, out: &mut impl Output) -> Result<Advance, StreamError> {

@@ -11,10 +11,9 @@ use storage_format::log::{Log, ReadOptions};
 use storage_format::record::RecordKind;
 use storage_format::{Identity, LogWriter, WriterOptions};
 use tempfile::TempDir;
-use tokio::sync::watch;
 
 use super::messages as pg;
-use crate::replay::Replay;
+use crate::replay::{HeadTeller, Replay};
 
 const START: Lsn = Lsn(0x0100_0000);
 
@@ -25,7 +24,7 @@ pub(crate) struct TestLog {
     builder: BlockBuilder,
     next: Lsn,
     open: Option<Lsn>,
-    head: Option<watch::Sender<Lsn>>,
+    head: Option<HeadTeller>,
 }
 
 impl TestLog {
@@ -171,8 +170,8 @@ impl TestLog {
     pub(crate) fn sync(&mut self) -> Lsn {
         self.cut();
         let head = self.writer.sync().unwrap();
-        if let Some(sender) = &self.head {
-            sender.send_replace(head);
+        if let Some(teller) = &self.head {
+            teller.look();
         }
         head
     }
@@ -185,8 +184,8 @@ impl TestLog {
     pub(crate) fn replay(&mut self) -> Replay {
         self.sync();
         let log = self.log();
-        let (sender, receiver) = watch::channel(log.head().lsn);
-        self.head = Some(sender);
-        Replay::new(log, receiver)
+        let (teller, told) = HeadTeller::new(Arc::clone(&log));
+        self.head = Some(teller);
+        Replay::new(log, told)
     }
 }

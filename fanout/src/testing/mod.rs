@@ -7,6 +7,6 @@ mod model;
 mod random;
 
 pub(crate) use log::TestLog;
-pub(crate) use messages::{relation, relation_oid};
+pub(crate) use messages::{name_of, relation, relation_oid, schema_of};
 pub(crate) use model::{Expected, Model};
 pub(crate) use random::{Action, Item, actions, publication_states, selection};

@@ -47,8 +47,17 @@ enum Done {
 impl Model {
     /// Writes a log. Every relation is described before its first change, as a source does.
     pub(crate) fn write(actions: &[Action]) -> Self {
+        Self::write_step_by_step(TestLog::new(), actions, |_| ())
+    }
+
+    /// The same, and calls `after` whenever something was written.
+    pub(crate) fn write_step_by_step(
+        log: TestLog,
+        actions: &[Action],
+        mut after: impl FnMut(&mut TestLog),
+    ) -> Self {
         let mut model = Self {
-            log: TestLog::new(),
+            log,
             written: Vec::new(),
             boundaries: Vec::new(),
         };
@@ -70,6 +79,7 @@ impl Model {
                 Action::FinishSegment => log.finish_segment(),
                 Action::Cut => log.cut(),
             }
+            after(&mut model.log);
         }
         model.log.sync();
         model.boundaries = model

@@ -65,6 +65,12 @@ impl BlockFlags {
         self.0 & flags.0 == flags.0
     }
 
+    /// Whether any of `flags` is set.
+    #[must_use]
+    pub const fn intersects(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
+    }
+
     /// These as far as they are in `flags`.
     pub(super) const fn only_if_in(self, flags: Self) -> Self {
         Self(self.0 & flags.0)

@@ -45,6 +45,15 @@ pub(super) struct Place {
     pub(super) chain: Option<u32>,
 }
 
+/// Where a cursor stands, for others to go on from. Made by [`Cursor::spot`].
+#[derive(Clone, Debug)]
+pub struct Spot {
+    place: Place,
+    position: Lsn,
+    epoch: u64,
+    cut: u64,
+}
+
 /// What [`Cursor::step_with`] came to.
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -152,6 +161,32 @@ impl Cursor {
     #[must_use]
     pub const fn inside_transaction(&self) -> bool {
         self.inside
+    }
+
+    /// Where it stands, unless that is inside a transaction.
+    #[must_use]
+    pub fn spot(&self) -> Option<Spot> {
+        (!self.inside).then(|| Spot {
+            place: self.place.clone(),
+            position: self.position,
+            epoch: self.epoch,
+            cut: self.cut,
+        })
+    }
+
+    /// Goes on from where another cursor of the same log stands, without looking at what lies between: for who knows
+    /// that nothing of it is wanted or changes the catalog. False, and nothing is done, if that is not further on, or in
+    /// another history or epoch of the log.
+    pub fn go_on_from(&mut self, spot: &Spot) -> bool {
+        let same_epoch = spot.epoch == self.epoch || !self.log.may_go_back();
+        let same = same_epoch && spot.cut == self.cut && !self.inside;
+        let further = same && spot.position > self.position();
+        if further {
+            self.place = spot.place.clone();
+            self.position = spot.position;
+            self.catalog = Arc::clone(&self.following);
+        }
+        further
     }
 
     /// The catalog in force at the start of the block last returned; after `None`, at the head. Apply the block's own

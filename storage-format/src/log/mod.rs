@@ -42,7 +42,7 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 
-pub use cursor::{Cursor, Step};
+pub use cursor::{Cursor, Spot, Step};
 pub use error::{ReadError, SeekError};
 pub use options::{Head, Kept, ReadOptions, Serve};
 pub use reader::Log;

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 /// Progress that is not caused by a message goes out at most this often: a keepalive per transaction would
 /// double the packets, and a PostgreSQL subscriber answers each of them.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
+/// The same of a subscriber that gets nothing but progress, again and again.
+const PROGRESS_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// What is due now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub(crate) struct Keepalives {
     owed: bool,
     /// The client's position is wanted as soon as it moves: the server is about to end.
     pressing: bool,
+    /// Time to the next progress.
+    interval: Duration,
     /// The highest position of a keepalive. A COMMIT tells its own position too, but not what was filtered out
     /// after it.
     told: Lsn,
@@ -70,6 +74,7 @@ impl Keepalives {
             asked: false,
             owed: false,
             pressing: false,
+            interval: PROGRESS_INTERVAL,
             told: Lsn::INVALID,
         }
     }
@@ -84,11 +89,19 @@ impl Keepalives {
     /// From now on the client is asked for its position again and again.
     pub(crate) const fn press(&mut self) {
         self.pressing = true;
+        self.interval = PROGRESS_INTERVAL;
+    }
+
+    /// Changes were put into the stream: what comes behind them is told soon.
+    pub(crate) const fn sent_changes(&mut self) {
+        self.interval = PROGRESS_INTERVAL;
     }
 
     /// A keepalive was put into the stream.
     pub(crate) fn sent_keepalive(&mut self, now: Instant, end: Lsn, reply_requested: bool) {
-        self.last_sent = Some(now);
+        if self.last_sent.replace(now).is_some() && !self.pressing {
+            self.interval = (self.interval * 2).min(PROGRESS_INTERVAL_MAX);
+        }
         self.owed = false;
         self.asked |= reply_requested;
         self.told = self.told.max(end);
@@ -115,7 +128,7 @@ impl Keepalives {
         }
         let tell = sent > self.told || self.last_sent.is_none();
         let ask = self.pressing && !self.asked;
-        let next = self.last_sent.map_or(now, |sent| sent + PROGRESS_INTERVAL);
+        let next = self.last_sent.map_or(now, |sent| sent + self.interval);
         let progress = (line == Line::Idle && (tell || ask)).then_some(next);
         match progress {
             Some(at) if at <= now => Due::Keepalive {
@@ -173,6 +186,27 @@ mod tests {
         );
         assert_eq!(timers.due(next, Lsn(300), Line::Idle), PLAIN);
         assert_eq!(timers.due(next, Lsn(300), Line::Busy), Due::Nothing(None));
+    }
+
+    #[test]
+    fn who_gets_nothing_else_is_told_less_and_less_often() {
+        let mut now = Instant::now();
+        let mut timers = Keepalives::new(None, now);
+        timers.sent_keepalive(now, Lsn(100), false);
+        let mut pauses = Vec::new();
+        for lsn in (101..110).map(Lsn) {
+            let Due::Nothing(Some(next)) = timers.due(now, lsn, Line::Idle) else {
+                panic!("it is told at once");
+            };
+            pauses.push(next.duration_since(now).as_millis());
+            now = next;
+            timers.sent_keepalive(now, lsn, false);
+        }
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1_000, 1_000, 1_000]);
+        timers.sent_changes();
+        let next = now + PROGRESS_INTERVAL;
+        let due = timers.due(now, Lsn(110), Line::Idle);
+        assert_eq!(due, Due::Nothing(Some(next)));
     }
 
     #[test]

@@ -200,6 +200,9 @@ impl<'a> Sending<'a> {
             match advanced {
                 Ok(Advance::Moved(step)) => {
                     self.changes += step.changes;
+                    if step.commits > 0 || step.changes > 0 {
+                        self.keepalives.sent_changes();
+                    }
                     for warning in &step.warnings {
                         self.frames.push(notice(warning));
                     }
@@ -327,6 +330,10 @@ impl<'a> Sending<'a> {
         match FrontendCopy::decode(content) {
             Ok(FrontendCopy::StatusUpdate(status)) => {
                 self.keepalives.received(now, status.reply_requested);
+                if status.reply_requested {
+                    // The answer says where the log is now.
+                    self.at_head = false;
+                }
                 self.status(&status);
             }
             Ok(FrontendCopy::HotStandbyFeedback(_)) => self.keepalives.received(now, false),

@@ -15,9 +15,8 @@ use storage_format::fs::RealFs;
 use storage_format::log::{Log, ReadOptions};
 use storage_format::record::RecordKind;
 use storage_format::{Identity, LogWriter, WriterOptions};
-use tokio::sync::watch;
 
-use crate::replay::Replay;
+use crate::replay::{HeadTeller, Replay};
 
 /// Where the log begins.
 pub(super) const START: Lsn = Lsn(0x100);
@@ -30,7 +29,7 @@ const OTHER: Oid = Oid(16_390);
 pub(super) struct TestLog {
     writer: LogWriter,
     builder: BlockBuilder,
-    head: watch::Sender<Lsn>,
+    head: HeadTeller,
     pub(super) replay: Replay,
 }
 
@@ -57,12 +56,12 @@ impl TestLog {
         let fs = Arc::new(RealFs);
         let (writer, _) = LogWriter::open(directory, options, identity, fs).unwrap();
         let log = Log::open(directory, ReadOptions::default()).unwrap();
-        let (head, receiver) = watch::channel(START);
+        let (head, told) = HeadTeller::new(Arc::clone(&log));
         let mut this = Self {
             writer,
             builder: BlockBuilder::new(),
             head,
-            replay: Replay::new(log, receiver),
+            replay: Replay::new(log, told),
         };
         this.write_catalog(version);
         this
@@ -184,12 +183,14 @@ impl TestLog {
     fn append(&mut self) {
         self.writer.append(&mut self.builder).unwrap();
         self.builder.start(None);
-        self.head.send_replace(self.writer.sync().unwrap());
+        self.writer.sync().unwrap();
+        self.head.look();
     }
 
     /// The source moved on without changes.
     pub(super) fn progress(&mut self, lsn: u64) {
         self.writer.progress(Lsn(lsn)).unwrap();
-        self.head.send_replace(self.writer.sync().unwrap());
+        self.writer.sync().unwrap();
+        self.head.look();
     }
 }
