@@ -115,17 +115,22 @@ impl Encoder<'_> {
 
     fn encode_filters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let counts = self.0.replay.filters().counts();
-        let help = "Rows judged by row filters, here (native) or by the source (postgres); both rows of an UPDATE count";
+        let help = "Rows judged by row filters, here (native), by the source (postgres), or all at once by an index of a block \
+                    (index); both rows of an UPDATE count, but in an index";
         let mut family =
             encoder.encode_descriptor("filtered_rows", help, None, MetricType::Counter)?;
         for (path, rows) in [
             ("native", counts.native_rows),
             ("postgres", counts.postgres_rows),
+            ("index", counts.index_rows),
         ] {
             let labels = [("path", path)];
             ConstCounter::new(rows).encode(family.encode_family(&labels)?)?;
         }
-        Ok(())
+        let help = "Rows put into indexes for row filters, once for all subscribers";
+        let indexed = ConstCounter::new(counts.indexed_rows);
+        let kind = indexed.metric_type();
+        indexed.encode(encoder.encode_descriptor("indexed_rows", help, None, kind)?)
     }
 
     fn encode_connected(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

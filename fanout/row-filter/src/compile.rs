@@ -8,6 +8,7 @@ mod calls;
 mod nodes;
 
 use crate::error::FilterError;
+use crate::guard::guard;
 use crate::kind::{Base, Kind};
 use crate::program::{Expr, Program, Slot};
 use crate::source::FilterSource;
@@ -48,9 +49,11 @@ pub fn compile_any(sources: &[FilterSource<'_>]) -> Compiled {
     };
     let reason = match compiler.program(sources) {
         Ok(root) => {
+            let guard = guard(&root, &compiler.slots);
             return Compiled::Native(Program {
                 root,
                 slots: compiler.slots.into(),
+                guard,
             });
         }
         Err(Stop::Fails(error)) => return Compiled::Fails(error),

@@ -48,20 +48,21 @@ impl Scratch {
         Self::default()
     }
 
-    fn clear(&mut self) {
+    /// Empty again, for the next row.
+    pub(crate) fn begin(&mut self) -> &Bump {
         if self.arena.allocated_bytes() > KEPT_MAX {
             self.arena = Bump::new();
         } else {
             self.arena.reset();
         }
+        &self.arena
     }
 }
 
 impl Program {
     /// What the filter says of a row: true, false or null. A row passes only if it is true.
     pub fn eval(&self, row: &dyn TupleView, scratch: &mut Scratch) -> Result<Option<bool>> {
-        scratch.clear();
-        let arena = &scratch.arena;
+        let arena = scratch.begin();
         let columns = arena.alloc_slice_fill_with(self.slots.len(), |_| Cell::new(None));
         let evaluation = Evaluation {
             program: self,
@@ -89,6 +90,7 @@ pub(crate) fn constant(expr: &Expr) -> Result<OwnedValue> {
     let program = Program {
         root: Expr::CaseTest,
         slots: Box::new([]),
+        guard: None,
     };
     let evaluation = Evaluation {
         program: &program,
@@ -156,7 +158,11 @@ impl<'a> Evaluation<'a> {
                 };
                 Ok(Value::Bool((value == test.wanted) != test.not))
             }
-            Expr::AnyAll { run, any, args } => self.any_all(*run, *any, args, case),
+            Expr::AnyAll {
+                function,
+                any,
+                args,
+            } => self.any_all(function.run, *any, args, case),
             Expr::RowCompare { operator, pairs } => self.rows(*operator, pairs, case),
             Expr::Array(elements) => {
                 let elements = self.values(elements, case)?;

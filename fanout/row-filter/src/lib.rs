@@ -10,6 +10,7 @@
 //! | `tree` | reads `pg_node_tree`, whatever fields a version has |
 //! | `compile` | checks types and collations, folds constants in the planner's order |
 //! | `evaluate` | three-valued logic, in the executor's order |
+//! | `guard`, `key` | which rows can pass at all, for an index of many rows |
 //! | `functions` | the built-in functions, by OID |
 //! | `types` | numeric, dates, intervals, arrays, jsonb, network addresses |
 //! | `column`, `datum` | values as text in the log, and as bytes in a tree |
@@ -35,6 +36,8 @@ mod datum;
 mod error;
 mod evaluate;
 mod functions;
+mod guard;
+mod key;
 mod kind;
 mod program;
 mod source;
@@ -46,5 +49,7 @@ pub use compile::{Compiled, compile, compile_any};
 pub use error::FilterError;
 pub use evaluate::{ColumnView, Scratch, TupleView};
 pub use functions::native_functions;
+pub use guard::{Guard, Term};
+pub use key::KeyKind;
 pub use program::Program;
 pub use source::{DefaultCollation, Environment, FilterColumn, FilterSource};

@@ -1,6 +1,7 @@
 //! A compiled filter.
 
-use crate::functions::{Function, Run};
+use crate::functions::Function;
+use crate::guard::Guard;
 use crate::kind::{Base, Kind};
 use crate::value::OwnedValue;
 
@@ -49,7 +50,7 @@ pub(crate) enum Expr {
     },
     /// `scalar op ANY (array)`, or ALL.
     AnyAll {
-        run: Run,
+        function: &'static Function,
         any: bool,
         args: Box<[Expr; 2]>,
     },
@@ -90,11 +91,18 @@ pub(crate) struct Slot {
 pub struct Program {
     pub(crate) root: Expr,
     pub(crate) slots: Box<[Slot]>,
+    pub(crate) guard: Option<Guard>,
 }
 
 impl Program {
     /// The columns that it reads, as indexes into [`FilterSource::columns`](crate::FilterSource::columns).
     pub fn columns(&self) -> impl Iterator<Item = usize> + '_ {
         self.slots.iter().map(|slot| slot.index)
+    }
+
+    /// What a row must have for this to be true of it, or to fail on it.
+    #[must_use]
+    pub const fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
     }
 }

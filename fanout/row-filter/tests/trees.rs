@@ -45,6 +45,7 @@ fn assert_recorded(version: &str, file: &'static str) {
         .map(|line| Row(line.split('\t').collect()))
         .collect();
     let mut scratch = Scratch::new();
+    let mut guarded = 0;
     let file: Vec<&str> = lines(file).collect();
     assert!(file.len() > 90, "{version}");
     for recorded in file.chunks(3) {
@@ -69,7 +70,16 @@ fn assert_recorded(version: &str, file: &'static str) {
             });
         let ours: Vec<String> = ours.collect();
         assert_eq!(ours.join(" "), *results, "{version}: {filter}");
+        if let Some(guard) = program.guard() {
+            guarded += 1;
+            for (row, result) in rows.iter().zip(&ours) {
+                let left_out = !guard.admits(row, &mut scratch);
+                let quiet = matches!(result.as_str(), "false" | "null");
+                assert!(!left_out || quiet, "{version}: {filter}: {result}");
+            }
+        }
     }
+    assert!(guarded > 5, "{version}: {guarded} guards");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use storage_format::catalog::Catalog;
 use storage_format::record::{PreparedRecord, RecordKind};
 
 use super::announced::{Announced, Descriptions};
+use super::plan::Plan;
 use super::rewrite::{Rewriter, RowError};
 use super::transaction::Transaction;
 use super::walk::{Suspended, Walk};
@@ -70,6 +71,12 @@ impl Lane {
         }
     }
 
+    /// Whether an index may tell which rows pass.
+    pub(super) fn filters_rows(&self) -> bool {
+        let filters = self.shape.as_ref().and_then(|shape| shape.filters.as_ref());
+        self.passes.intersects(Actions::ROWS) && filters.is_some_and(|one| one.are_guarded())
+    }
+
     /// Whether every row is sent as it lies in the log, with nothing before it.
     const fn passes_whole(&self) -> bool {
         self.announced && self.shape.is_none() && self.passes.contains(Actions::ROWS)
@@ -92,6 +99,8 @@ pub(crate) struct Emitter {
     pub(super) rewriter: Rewriter,
     pub(super) judge: Judge,
     pub(super) suspended: Option<Suspended>,
+    /// Where the walk through the block at hand stops, if not at every record.
+    pub(super) plan: Plan,
     position: Lsn,
     warned: Vec<String>,
     /// For tests, to compare: no block is handed on whole.
@@ -117,6 +126,7 @@ impl Emitter {
             rewriter: Rewriter::default(),
             judge: Judge::default(),
             suspended: None,
+            plan: Plan::default(),
             position,
             warned: Vec::new(),
             walk_always: false,
@@ -169,6 +179,8 @@ impl Emitter {
         self.open_lanes(block.relations());
         let outcome = if self.passes_whole(block) && !self.walk_always {
             Ok(Outcome::On(self.hand_over(block, out)))
+        } else if self.plan(block) {
+            Walk::new(self, block, out).run_planned()
         } else {
             Walk::new(self, block, out).run()
         };

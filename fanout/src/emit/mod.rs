@@ -16,6 +16,7 @@ mod emitter;
 mod frames;
 mod interest;
 mod output;
+mod plan;
 mod prepared;
 mod rewrite;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use storage_format::record::RecordKind;
 
 use row_filter::FilterError;
 
-use crate::filter::{Asks, FilterStop, Judge, Judgement, RowBytes, RowFilters};
+use crate::filter::{Asks, FilterStop, Judge, Judgement, Row, RowFilters, Rows};
 use crate::selection::Shape;
 
 /// Bytes of a frame's head before the length, and before what the length counts.
@@ -20,16 +20,7 @@ const LENGTH_AT: Range<usize> = 1..5;
 #[derive(Debug, Default)]
 pub(super) struct Rewriter {
     frame: Vec<u8>,
-    old: Row,
-    new: Row,
-}
-
-/// Where a row's columns are in its message, each with its kind. Empty: the message has no such row.
-#[derive(Debug, Default)]
-struct Row {
-    /// 'K', 'O' or 'N'; 0 for none.
-    letter: u8,
-    columns: Vec<Range<usize>>,
+    rows: Rows,
 }
 
 /// What becomes of a row.
@@ -58,41 +49,6 @@ impl From<ReadError> for RowError {
     }
 }
 
-impl Row {
-    fn bytes<'a>(&'a self, payload: &'a [u8]) -> Option<RowBytes<'a>> {
-        let columns = &self.columns;
-        self.is_there().then_some(RowBytes { payload, columns })
-    }
-
-    const fn is_there(&self) -> bool {
-        self.letter != 0
-    }
-
-    fn clear(&mut self) {
-        self.letter = 0;
-        self.columns.clear();
-    }
-
-    fn take(&mut self, letter: u8, reader: &mut Reader<'_>) -> Result<(), ReadError> {
-        self.letter = letter;
-        let count = reader.u16("tuple column count")?;
-        for _ in 0..count {
-            let start = reader.position();
-            match reader.u8("column kind")? {
-                b'n' | b'u' => {}
-                b't' | b'b' => {
-                    let length = reader.u32("column length")?;
-                    let need = usize::try_from(length).unwrap_or(usize::MAX);
-                    reader.bytes(need, "column value")?;
-                }
-                other => return Err(reader.invalid("column kind", other)),
-            }
-            self.columns.push(start..reader.position());
-        }
-        Ok(())
-    }
-}
-
 impl Rewriter {
     /// Judges an INSERT, UPDATE or DELETE, given as the log's frame, the entry number `place` of its block, and
     /// rewrites it if it goes otherwise than it came; then [`Self::frame`] is the new one.
@@ -104,10 +60,10 @@ impl Rewriter {
         judge: &mut Judge,
     ) -> Result<Fate, RowError> {
         let payload = frame.get(FRAME_HEAD_LEN..).unwrap_or_default();
-        let (tag, relation) = self.parse(payload)?;
+        let (tag, relation) = self.rows.find(payload)?;
         let judgement = match &shape.filters {
             Some(filters) => {
-                let (old, new) = (self.old.bytes(payload), self.new.bytes(payload));
+                let (old, new) = (self.rows.old.bytes(payload), self.rows.new.bytes(payload));
                 match filters.judge(kind(tag), place, old, new, judge) {
                     Ok(judgement) => judgement,
                     Err(FilterStop::Ask) => return Ok(Fate::Ask),
@@ -125,17 +81,31 @@ impl Rewriter {
         };
         self.start(frame, tag, shape.relation);
         let columns = shape.columns.as_deref();
-        if self.old.is_there() && judgement != Judgement::Insert {
+        if self.rows.old.is_there() && judgement != Judgement::Insert {
             let letter = match shape.full_identity {
-                None => self.old.letter,
+                None => self.rows.old.letter,
                 Some(true) => b'O',
                 Some(false) => b'K',
             };
-            put_row(&mut self.frame, letter, &self.old, None, payload, columns)?;
+            put_row(
+                &mut self.frame,
+                letter,
+                &self.rows.old,
+                None,
+                payload,
+                columns,
+            )?;
         }
-        if self.new.is_there() && judgement != Judgement::Delete {
-            let fill = (judgement == Judgement::Insert).then_some(&self.old);
-            put_row(&mut self.frame, b'N', &self.new, fill, payload, columns)?;
+        if self.rows.new.is_there() && judgement != Judgement::Delete {
+            let fill = (judgement == Judgement::Insert).then_some(&self.rows.old);
+            put_row(
+                &mut self.frame,
+                b'N',
+                &self.rows.new,
+                fill,
+                payload,
+                columns,
+            )?;
         }
         self.finish();
         Ok(Fate::Rewritten(kind(tag)))
@@ -150,8 +120,8 @@ impl Rewriter {
         asks: &mut Asks,
     ) -> Result<(), RowError> {
         let payload = frame.get(FRAME_HEAD_LEN..).unwrap_or_default();
-        let (tag, _) = self.parse(payload)?;
-        let (old, new) = (self.old.bytes(payload), self.new.bytes(payload));
+        let (tag, _) = self.rows.find(payload)?;
+        let (old, new) = (self.rows.old.bytes(payload), self.rows.new.bytes(payload));
         filters
             .ask(kind(tag), place, old, new, asks)
             .map_err(RowError::Filter)
@@ -160,28 +130,6 @@ impl Rewriter {
     /// The last row, as a whole CopyData frame.
     pub(super) fn frame(&self) -> &[u8] {
         &self.frame
-    }
-
-    /// The tag and the relation.
-    fn parse(&mut self, payload: &[u8]) -> Result<(u8, Oid), ReadError> {
-        self.old.clear();
-        self.new.clear();
-        let mut reader = Reader::new(payload);
-        let tag = reader.u8("message tag")?;
-        if !matches!(tag, tag::INSERT | tag::UPDATE | tag::DELETE) {
-            return Err(reader.invalid("tag of a row", tag));
-        }
-        let relation = Oid(reader.u32("relation oid")?);
-        while !reader.rest().is_empty() {
-            match reader.u8("row letter")? {
-                letter @ (b'K' | b'O') if !self.old.is_there() && !self.new.is_there() => {
-                    self.old.take(letter, &mut reader)?;
-                }
-                letter @ b'N' if !self.new.is_there() => self.new.take(letter, &mut reader)?,
-                other => return Err(reader.invalid("row letter", other)),
-            }
-        }
-        Ok((tag, relation))
     }
 
     /// The head of the log's frame, with its positions and time.

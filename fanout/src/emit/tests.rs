@@ -10,10 +10,11 @@ use storage_format::record::RecordKind;
 
 use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output, Warning};
 use crate::error::StreamError;
-use crate::replay::{Advance, Ahead, Stream, StreamOptions};
+use crate::replay::{Advance, Ahead, Replay, Stream, StreamOptions};
 use crate::selection::{Publications, Selection, SelectionSpec, TableName};
 use crate::testing::{
-    Expected, Model, TestLog, actions, name_of, relation_oid, schema_of, selection,
+    Expected, Model, TestLog, actions, is_third, name_of, publication_states, relation_oid,
+    schema_of, selection,
 };
 
 /// Keeps the bytes as [`Frames`] does, and each message with its ordinal.
@@ -116,6 +117,21 @@ fn streamed(model: &mut Model, spec: &SelectionSpec, options: &EmitOptions) -> R
         .map(|(payload, _)| Lsn(u64::from_be_bytes(payload[2..10].try_into().unwrap())))
         .collect();
     let replay = model.log.replay();
+    let (first, _kept) = streamed_once(&replay, &commits, spec, options);
+    // What one subscriber makes of a block may serve the next, as an index of its rows does, if it is still in memory.
+    let (second, _kept_too) = streamed_once(&replay, &commits, spec, options);
+    assert_eq!(second.seen, first.seen);
+    let (third, _) = streamed_once(&replay, &commits, spec, options);
+    assert_eq!(third.seen, first.seen);
+    first
+}
+
+fn streamed_once(
+    replay: &Replay,
+    commits: &[Lsn],
+    spec: &SelectionSpec,
+    options: &EmitOptions,
+) -> (Recorder, Stream) {
     let mut stream = replay
         .open(StreamOptions {
             selection: spec.clone(),
@@ -156,7 +172,7 @@ fn streamed(model: &mut Model, spec: &SelectionSpec, options: &EmitOptions) -> R
         .iter()
         .filter(|(one, _)| b"IUDTM".contains(&one[0]));
     assert_eq!(counted.0, events.count() as u64);
-    out
+    (out, stream)
 }
 
 /// Where to start and end: fractions of the log.
@@ -436,4 +452,62 @@ fn a_row_filter_decides_which_rows_are_sent() {
     // Rows before and after the filter was there pass anyhow.
     assert_eq!(of("0 0 0 0 0 0 0 0"), 2);
     assert_eq!(of("1 0 0 0 0 0 0 0"), 3);
+}
+
+#[test]
+fn rows_that_do_not_match_are_not_looked_at() {
+    let mut log = TestLog::new();
+    log.begin(2);
+    log.publications(&publication_states()[0]);
+    log.relation(0, 0);
+    log.commit();
+    log.cut();
+    let ids = 0..600_u32;
+    for block in ids.clone().collect::<Vec<_>>().chunks(100) {
+        for transaction in block.chunks(4) {
+            log.begin(4);
+            for id in transaction {
+                log.row(RecordKind::Insert, 0, *id);
+            }
+            log.commit();
+        }
+        log.cut();
+    }
+    let replay = log.replay();
+    let spec = SelectionSpec {
+        publications: Publications::Named(vec!["a".to_owned()]),
+        ..SelectionSpec::default()
+    };
+    let options = EmitOptions {
+        start: replay.kept().unwrap().oldest,
+        ..EmitOptions::default()
+    };
+    let matches = ids.filter(|id| is_third(*id)).count() as u64;
+    let open = || {
+        let options = StreamOptions {
+            selection: spec.clone(),
+            emit: options.clone(),
+            ahead: Ahead::Refuse,
+        };
+        (replay.open(options).unwrap(), Recorder::default())
+    };
+    // All go along together, as at the head.
+    let mut streams: Vec<_> = (0..50).map(|_| open()).collect();
+    let mut at_head = 0;
+    while at_head < streams.len() {
+        at_head = 0;
+        for (stream, out) in &mut streams {
+            at_head += usize::from(stream.advance(out).unwrap() == Advance::AtHead);
+        }
+    }
+    for (stream, out) in &streams {
+        let rows = out.seen.iter().filter(|(one, _)| one[0] == b'I');
+        assert_eq!(rows.count() as u64, matches);
+        assert_eq!(stream.position(), replay.head());
+    }
+    let counts = replay.filters().counts();
+    // The first looks at all rows, the second has them indexed.
+    assert_eq!(counts.native_rows, 600 + 49 * matches);
+    assert_eq!(counts.index_rows, 49 * (600 - matches));
+    assert_eq!(counts.indexed_rows, 600);
 }

@@ -86,6 +86,32 @@ impl<'a, O: Output> Walk<'a, O> {
                 Next::Ask => return self.suspend(),
             }
         }
+        self.end()
+    }
+
+    /// As [`Self::run`], stopping at the places of the emitter's plan only. What is between two of them is rows of one
+    /// transaction, or all behind a COMMIT.
+    pub(super) fn run_planned(mut self) -> Result<Outcome, StreamError> {
+        let plan = std::mem::take(&mut self.emitter.plan);
+        let mut next = 0;
+        for place in plan.iter().filter_map(|place| usize::try_from(*place).ok()) {
+            let Some(entry) = self.block.entry(place) else {
+                break;
+            };
+            self.ordinal += place.saturating_sub(next) as u64;
+            next = place + 1;
+            self.place = place;
+            match self.record(&entry)? {
+                Next::On => {}
+                Next::End => return Ok(Outcome::End(self.step)),
+                Next::Ask => return self.suspend(),
+            }
+        }
+        self.emitter.plan = plan;
+        self.end()
+    }
+
+    fn end(self) -> Result<Outcome, StreamError> {
         if let Transaction::Waiting(opening) = &mut self.emitter.transaction {
             opening.keep(self.block);
         }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use row_filter::{Compiled, Environment, FilterColumn, FilterSource, compile_any};
+use row_filter::{Compiled, Environment, FilterColumn, FilterSource, Guard, compile_any};
 use storage_format::catalog::RowFilterText;
 
+use super::index::Budget;
 use super::{Column, Counts, Relation};
 
 /// Filters that are not in use any more are forgotten when there are so many.
@@ -27,12 +28,15 @@ pub struct Filter {
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     native_rows: AtomicU64,
+    passed_over: AtomicU64,
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Counters {
-    /// Rows that were judged here.
-    pub(super) fn add_native(&self, rows: u64) {
-        self.native_rows.fetch_add(rows, Ordering::Relaxed);
+    /// Rows that were judged here, and rows that an index answered for.
+    pub(super) fn add(&self, native: u64, passed_over: u64) {
+        self.native_rows.fetch_add(native, Ordering::Relaxed);
+        self.passed_over.fetch_add(passed_over, Ordering::Relaxed);
     }
 }
 
@@ -42,6 +46,14 @@ impl Filter {
     pub fn reason(&self) -> Option<&str> {
         match &self.compiled {
             Compiled::Postgres { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// What a row must have to pass.
+    pub(super) const fn guard(&self) -> Option<&Guard> {
+        match &self.compiled {
+            Compiled::Native(program) => program.guard(),
             _ => None,
         }
     }
@@ -104,6 +116,8 @@ impl Cache {
         let count = |filters: Vec<Arc<Filter>>| u64::try_from(filters.len()).unwrap_or(u64::MAX);
         Counts {
             native_rows: self.counters.native_rows.load(Ordering::Relaxed),
+            index_rows: self.counters.passed_over.load(Ordering::Relaxed),
+            indexed_rows: self.counters.budget.rows(),
             native_filters: count(native),
             postgres_filters: count(postgres),
             ..Counts::default()

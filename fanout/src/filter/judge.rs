@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use row_filter::{ColumnView, Compiled, FilterError, Scratch, TupleView};
+use storage_format::block::Block;
 use storage_format::record::RecordKind;
 
 use super::compiled::Counters;
+use super::index::{IndexKey, Places, Sorted};
 use super::{Asks, Filter, Relation, Verdicts};
+use crate::selection::Actions;
 
 /// The filters of a relation, by action.
 #[derive(Clone, Debug)]
@@ -67,6 +70,8 @@ pub struct Judge {
     /// Rows of the block at hand that were judged here, and where they are added up when it ends: all subscribers share
     /// that one number, which a row alone should not fight for.
     native_rows: u64,
+    /// The same of rows that an index answered for.
+    passed_over: u64,
     counters: Option<Arc<Counters>>,
 }
 
@@ -74,14 +79,26 @@ impl Judge {
     /// Forgets what was said of the block at hand.
     pub fn end_block(&mut self) {
         self.verdicts.clear();
-        if let Some(counters) = self.counters.as_ref().filter(|_| self.native_rows > 0) {
-            counters.add_native(self.native_rows);
-            self.native_rows = 0;
+        if self.native_rows + self.passed_over == 0 {
+            return;
         }
+        if let Some(counters) = &self.counters {
+            counters.add(self.native_rows, self.passed_over);
+        }
+        (self.native_rows, self.passed_over) = (0, 0);
+    }
+
+    /// So many rows were not looked at since none of them passes.
+    pub const fn pass_over(&mut self, rows: u64) {
+        self.passed_over += rows;
     }
 
     fn count_native(&mut self, filter: &Filter) {
         self.native_rows += 1;
+        self.count_with(filter);
+    }
+
+    fn count_with(&mut self, filter: &Filter) {
         if self.counters.is_none() {
             self.counters = Some(Arc::clone(&filter.counters));
         }
@@ -121,6 +138,13 @@ impl RowFilters {
 
     fn of(&self, kind: RecordKind) -> Option<&Arc<Filter>> {
         self.by_action.get(action(kind)).and_then(Option::as_ref)
+    }
+
+    /// Whether one of them has a guard, by which an index may tell what passes.
+    #[must_use]
+    pub fn are_guarded(&self) -> bool {
+        let mut filters = self.by_action.iter().flatten();
+        filters.any(|filter| filter.guard().is_some())
     }
 
     /// Whether changes of a kind are judged.
@@ -163,6 +187,78 @@ impl RowFilters {
             (true, false) => Judgement::Delete,
             (true, true) => Judgement::Pass,
         })
+    }
+
+    /// Adds the places of those rows of a relation that may pass, as far as an index tells. False if it does not: then
+    /// any may. `relation` is its number in the block, `passes` what is published of it.
+    pub fn candidates(
+        &self,
+        block: &Block,
+        relation: u16,
+        passes: Actions,
+        judge: &mut Judge,
+        found: &mut Vec<u32>,
+    ) -> bool {
+        let before = found.len();
+        let all = self.guards(passes).and_then(|filters| {
+            let mut last: Option<&Arc<Filter>> = None;
+            for filter in filters.into_iter().flatten() {
+                if last.is_none_or(|last| !Arc::ptr_eq(last, filter)) {
+                    self.look_up(block, relation, filter, found)?;
+                }
+                last = Some(filter);
+            }
+            last
+        });
+        let Some(filter) = all else {
+            found.truncate(before);
+            return false;
+        };
+        judge.count_with(filter);
+        true
+    }
+
+    /// The filters of what is published, if each has a guard.
+    fn guards(&self, passes: Actions) -> Option<[Option<&Arc<Filter>>; 3]> {
+        let kinds = [RecordKind::Insert, RecordKind::Update, RecordKind::Delete];
+        let mut guarded = [None; 3];
+        for (kind, place) in kinds.into_iter().zip(&mut guarded) {
+            if passes.contains(Actions::of(kind)) {
+                *place = Some(self.of(kind).filter(|filter| filter.guard().is_some())?);
+            }
+        }
+        Some(guarded)
+    }
+
+    fn look_up(
+        &self,
+        block: &Block,
+        relation: u16,
+        filter: &Filter,
+        found: &mut Vec<u32>,
+    ) -> Option<()> {
+        let (guard, places) = (filter.guard()?, Places::of(block)?);
+        let budget = &filter.counters.budget;
+        for term in guard.terms() {
+            let column = self.places.get(term.column()).copied().flatten()?;
+            let kind = term.kind();
+            let key = IndexKey {
+                relation,
+                column,
+                kind,
+            };
+            if !places.look_up(block, (key, term, guard.nulls()), budget, found) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Where the records of a block are, if there is room to remember it.
+    #[must_use]
+    pub fn sorted<'b>(&self, block: &'b Block) -> Option<&'b Sorted> {
+        let filter = self.by_action.iter().flatten().next()?;
+        Places::of(block)?.sorted(block, &filter.counters.budget)
     }
 
     /// Adds the rows of a change to those that PostgreSQL is asked about, if it has to be.
@@ -238,14 +334,23 @@ impl TupleView for View<'_> {
         let Some(place) = place.map(usize::from) else {
             return ColumnView::Unchanged;
         };
-        let value = value(self.row, place);
-        if value != ColumnView::Unchanged {
-            return value;
-        }
-        match self.old.map(|old| self::value(old, place)) {
-            Some(ColumnView::Text(text)) => ColumnView::Text(text),
-            _ => ColumnView::Unchanged,
-        }
+        value_of(self.row, self.old, place)
+    }
+}
+
+/// The column at `place` of a row. An unchanged TOASTed value is that of `old`, if that has it.
+pub(super) fn value_of<'a>(
+    row: RowBytes<'a>,
+    old: Option<RowBytes<'a>>,
+    place: usize,
+) -> ColumnView<'a> {
+    let own = value(row, place);
+    if own != ColumnView::Unchanged {
+        return own;
+    }
+    match old.map(|old| value(old, place)) {
+        Some(ColumnView::Text(text)) => ColumnView::Text(text),
+        _ => ColumnView::Unchanged,
     }
 }
 

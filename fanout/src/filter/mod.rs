@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `relation` | what a filter's columns are, and where they are in the log's rows |
 //! | `compiled` | filters of one relation and action, compiled once for all subscribers |
+//! | `row` | the rows of a change in the log |
 //! | `judge` | what becomes of a row: `pgoutput_row_filter` |
+//! | `index` | which rows of a block a filter can pass, without looking at the others |
 //! | `asks` | rows that PostgreSQL has to judge, and its verdicts |
 //! | `postgres` | PostgreSQL's evaluation, in batches on a few connections |
 //! | `sql` | the statement that does it |
@@ -16,18 +18,22 @@
 
 mod asks;
 mod compiled;
+mod index;
 mod judge;
 mod postgres;
 mod relation;
+mod row;
 mod sql;
 
 use std::sync::Arc;
 
 pub use asks::{Asks, Verdicts};
 pub use compiled::Filter;
+pub use index::Sorted;
 pub use judge::{FilterStop, Judge, Judgement, RowBytes, RowFilters};
 pub use postgres::EvaluateError;
 pub use relation::{Column, Relation};
+pub use row::{Row, Rows};
 
 use compiled::Cache;
 use postgres::Evaluator;
@@ -52,6 +58,10 @@ pub struct Counts {
     pub native_rows: u64,
     /// By PostgreSQL.
     pub postgres_rows: u64,
+    /// By an index of a block, all at once.
+    pub index_rows: u64,
+    /// Rows that were put into indexes, once for all subscribers.
+    pub indexed_rows: u64,
     /// Statements that PostgreSQL was asked.
     pub postgres_batches: u64,
     /// Filters in use that are evaluated here.

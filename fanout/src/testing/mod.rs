@@ -9,4 +9,4 @@ mod random;
 pub(crate) use log::TestLog;
 pub(crate) use messages::{name_of, relation, relation_oid, schema_of};
 pub(crate) use model::{Expected, Model};
-pub(crate) use random::{Action, Item, actions, publication_states, selection};
+pub(crate) use random::{Action, Item, actions, is_third, publication_states, selection};

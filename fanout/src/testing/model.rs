@@ -9,7 +9,7 @@ use storage_format::catalog::Publication;
 use storage_format::record::RecordKind;
 
 use super::messages as pg;
-use super::{Action, Item, TestLog, publication_states};
+use super::{Action, Item, TestLog, is_third, publication_states};
 use crate::emit::EmitOptions;
 use crate::selection::{Publications, SelectionSpec};
 
@@ -36,7 +36,7 @@ enum Written {
 
 /// An item as it was written.
 enum Done {
-    Row(RecordKind, u8, Vec<u8>),
+    Row(RecordKind, u8, u32, Vec<u8>),
     Truncate(Vec<u8>),
     Message(Vec<u8>),
     Relation(u8, u8),
@@ -179,7 +179,8 @@ fn write_transaction(
         match item {
             Item::Row(kind, table) => {
                 describe(log, &mut done, &[*table]);
-                done.push(Done::Row(*kind, *table, log.row(*kind, *table, *id)));
+                let payload = log.row(*kind, *table, *id);
+                done.push(Done::Row(*kind, *table, *id, payload));
             }
             Item::Truncate(tables) => {
                 describe(log, &mut done, tables);
@@ -229,9 +230,9 @@ impl Reader<'_> {
         for item in items {
             let number = ordinal;
             match item {
-                Done::Row(kind, table, payload) => {
+                Done::Row(kind, table, id, payload) => {
                     ordinal += 1;
-                    if sends && self.passes(*table, *kind) {
+                    if sends && self.passes(*table, *kind, Some(*id)) {
                         self.give(*table, &mut out);
                         let payload = if self.is_listed(*table) {
                             pg::listed(payload)
@@ -246,7 +247,7 @@ impl Reader<'_> {
                     let passing: Vec<u8> = tables
                         .iter()
                         .copied()
-                        .filter(|table| sends && self.passes(*table, RecordKind::Truncate))
+                        .filter(|table| sends && self.passes(*table, RecordKind::Truncate, None))
                         .collect();
                     if !passing.is_empty() {
                         for table in &passing {
@@ -305,7 +306,8 @@ impl Reader<'_> {
         tables.any(|one| one.relation == pg::relation_oid(table) && one.columns.is_some())
     }
 
-    fn passes(&self, table: u8, kind: RecordKind) -> bool {
+    /// A TRUNCATE has no `id`.
+    fn passes(&self, table: u8, kind: RecordKind, id: Option<u32>) -> bool {
         let name = pg::name_of(table, self.versions[&table]);
         let schema = pg::schema_of(table);
         let mut tables = self.spec.tables.iter();
@@ -318,12 +320,14 @@ impl Reader<'_> {
             return true;
         };
         self.publications.iter().any(|publication| {
+            let listed = publication.tables.iter();
+            let mut listed = listed.filter(|one| one.relation == pg::relation_oid(table));
             let has = publication.all_tables
                 || publication.schemas.contains(&schema)
-                || publication
-                    .tables
-                    .iter()
-                    .any(|one| one.relation == pg::relation_oid(table));
+                || listed.any(|one| {
+                    let filtered = one.row_filter.is_some();
+                    !filtered || id.is_none_or(is_third)
+                });
             let actions = publication.actions;
             let action = match kind {
                 RecordKind::Insert => actions.insert,

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use storage_format::catalog::{Publication, PublicationActions, PublicationTable};
+use storage_format::catalog::{Publication, PublicationActions, PublicationTable, RowFilterText};
 use storage_format::record::RecordKind;
 
 use super::messages::{name_of, relation_oid, schema_of};
@@ -80,6 +80,34 @@ fn publication(name: &str, actions: PublicationActions, tables: &[u8]) -> Public
     }
 }
 
+/// Whether [`of_thirds`] is true of a row.
+pub(crate) const fn is_third(id: u32) -> bool {
+    id < 60 && id.is_multiple_of(3)
+}
+
+/// A filter `id = 0 OR id = 3 OR ...`.
+fn of_thirds() -> RowFilterText {
+    let ids = (0..60).filter(|id| is_third(*id));
+    let terms: Vec<String> = ids
+        .map(|id| {
+            format!(
+                "{{OPEXPR :opno 96 :opfuncid 65 :opresulttype 16 :opretset false :opcollid 0 :inputcollid 0 :args (\
+                 {{VAR :varno 1 :varattno 1 :vartype 23 :vartypmod -1 :varcollid 0 :varlevelsup 0 :location -1}} \
+                 {{CONST :consttype 23 :consttypmod -1 :constcollid 0 :constlen 4 :constbyval true :constisnull false \
+                 :location -1 :constvalue 4 [ {id} 0 0 0 0 0 0 0 ]}}) :location -1}}"
+            )
+        })
+        .collect();
+    let tree = format!(
+        "{{BOOLEXPR :boolop or :args ({}) :location -1}}",
+        terms.join(" ")
+    );
+    RowFilterText {
+        sql: "one of the thirds".to_owned(),
+        tree,
+    }
+}
+
 /// What the source's publications may be: one after the other, as somebody changes them.
 pub(crate) fn publication_states() -> Vec<Vec<Publication>> {
     let all = PublicationActions::ALL;
@@ -97,7 +125,16 @@ pub(crate) fn publication_states() -> Vec<Vec<Publication>> {
     };
     let mut listing = publication("a", all, &[0, 2]);
     listing.tables[0].columns = Some(vec!["id".to_owned()]);
+    let mut thirds = publication("a", all, &[0, 1, 2]);
+    for table in &mut thirds.tables {
+        table.row_filter = Some(of_thirds());
+    }
+    let mut listed_thirds = listing.clone();
+    listed_thirds.tables[0].row_filter = Some(of_thirds());
     vec![
+        vec![thirds.clone()],
+        vec![listed_thirds, publication("b", inserts, &[1])],
+        vec![thirds, publication("b", inserts, &[2, 3])],
         vec![listing.clone(), publication("b", all, &[1])],
         vec![everything.clone(), publication("b", all, &[1])],
         vec![publication("a", all, &[0, 2]), in_schema],

@@ -1,6 +1,9 @@
 //! A block as readers see it.
 
+use std::any::Any;
+use std::fmt;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use pg_proto::{Lsn, Oid};
@@ -29,6 +32,17 @@ pub struct Block {
     entries: Bytes,
     frames: Bytes,
     aux: Bytes,
+    derived: Derived,
+}
+
+/// What readers have made of a block, for all who share it.
+#[derive(Clone, Default)]
+struct Derived(Arc<OnceLock<Box<dyn Any + Send + Sync>>>);
+
+impl fmt::Debug for Derived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Derived").finish_non_exhaustive()
+    }
 }
 
 impl Block {
@@ -62,6 +76,7 @@ impl Block {
             entries: body.slice(..frames_at),
             frames: body.slice(frames_at..aux_at),
             aux: body.slice(aux_at..),
+            derived: Derived::default(),
         };
         block.check_entries()?;
         Ok(block)
@@ -140,6 +155,13 @@ impl Block {
         field
             .and_then(<[u8]>::first_chunk)
             .map_or(Lsn::INVALID, |bytes| Lsn(u64::from_be_bytes(*bytes)))
+    }
+
+    /// What a reader made of the block, once for all who have it and for as long as somebody has it. It is not part of
+    /// [`Self::weight`]: who makes it keeps it small. `None` if something of another type was made before.
+    pub fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        let made = self.derived.0.get_or_init(|| Box::new(make()));
+        made.downcast_ref()
     }
 
     /// Bytes of memory (its own or mapped) that the block keeps alive.
@@ -291,6 +313,15 @@ mod tests {
         assert_eq!(block.frame(&entries[1]), b"");
         assert_eq!(block.start_lsn(&entries[1]), Lsn::INVALID);
         assert_eq!(block.relation(&entries[0]), None);
+    }
+
+    #[test]
+    fn what_is_derived_is_made_once_and_shared() {
+        let (header, body) = parts();
+        let block = decode(header, &body).unwrap();
+        assert_eq!(block.derived(|| 1_u32), Some(&1));
+        assert_eq!(block.clone().derived(|| 2_u32), Some(&1));
+        assert_eq!(block.derived(|| "other"), None);
     }
 
     #[test]

@@ -123,8 +123,12 @@ impl Compiler<'_> {
         check_signature(function, &[args[0].kind, args[1].kind.base.scalar()], BOOL)?;
         let is_constant = args.iter().all(|arg| constness(&arg.expr).is_some());
         let args = Box::new(args.map(|arg| arg.expr));
-        let run = function.run;
-        let expr = fold(Expr::AnyAll { run, any, args }, is_constant)?;
+        let call = Expr::AnyAll {
+            function,
+            any,
+            args,
+        };
+        let expr = fold(call, is_constant)?;
         Ok(Typed { expr, kind: BOOL })
     }
 

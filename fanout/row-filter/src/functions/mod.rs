@@ -62,7 +62,6 @@ pub(crate) struct Function {
     pub(crate) result: Kind,
     pub(crate) needs: Needs,
     /// Whether it never fails, whatever its arguments.
-    #[expect(dead_code)]
     pub(crate) total: bool,
     pub(crate) run: Run,
 }

@@ -81,7 +81,7 @@ impl Interval {
     }
 
     /// Months of 30 days of 24 hours.
-    fn span(self) -> i128 {
+    pub(crate) fn span(self) -> i128 {
         let days = i128::from(self.months) * 30 + i128::from(self.days);
         days * i128::from(DAY) + i128::from(self.micros)
     }

@@ -33,7 +33,12 @@ impl TimeTz {
 
     /// By the moment in UTC, then by the zone.
     pub(crate) fn compare(self, other: Self) -> Ordering {
-        let utc = |value: Self| value.time + i64::from(value.zone) * 1_000_000;
-        utc(self).cmp(&utc(other)).then(self.zone.cmp(&other.zone))
+        let moments = self.utc().cmp(&other.utc());
+        moments.then(self.zone.cmp(&other.zone))
+    }
+
+    /// The moment in UTC.
+    pub(crate) fn utc(self) -> i64 {
+        self.time + i64::from(self.zone) * 1_000_000
     }
 }

@@ -128,7 +128,8 @@ impl Generator<'_> {
         }
         let name = self.any_type().name;
         let inner = depth - 1;
-        match self.random.below(28) {
+        match self.random.below(32) {
+            28.. => self.keyed(name, inner),
             0..12 => self.produced("boolean", depth),
             12 | 13 => format!("({} AND {})", self.boolean(inner), self.boolean(inner)),
             14 | 15 => format!("({} OR {})", self.boolean(inner), self.boolean(inner)),
@@ -174,6 +175,29 @@ impl Generator<'_> {
                 format!("(({one}, {two}) {operator} ({three}, {four}))")
             }
             _ => self.value_of_case(inner),
+        }
+    }
+
+    /// What an index answers: a column that equals constants, with anything before or behind it.
+    fn keyed(&mut self, name: &str, inner: usize) -> String {
+        let types = self.types(name);
+        let one = *self.random.pick(&types);
+        let column = one * COLUMNS_PER_TYPE + self.random.below(COLUMNS_PER_TYPE);
+        let equal = match self.random.below(3) {
+            0 => format!("c{column} = {}", self.literal(name)),
+            1 => format!("{} = c{column}", self.literal(name)),
+            _ => format!(
+                "c{column} IN ({}, {})",
+                self.literal(name),
+                self.literal(name)
+            ),
+        };
+        let operator = *self.random.pick(&["AND", "AND", "OR"]);
+        let other = self.boolean(inner);
+        match self.random.below(3) {
+            0 => format!("({equal})"),
+            1 => format!("({equal} {operator} {other})"),
+            _ => format!("({other} {operator} {equal})"),
         }
     }
 
