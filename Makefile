@@ -12,6 +12,7 @@ POSTGRES := $(abspath $(TARGET))/postgres
 help:
 	@echo "make demo        everything once, on a private PostgreSQL (KEEP=1 leaves it running)"
 	@echo "make test        unit, property, golden and integration tests on real PostgreSQL servers"
+	@echo "make sim         the log and the decoder on a simulated disk with faults: 100,000 seeds (SEEDS=1000, SEED=7 replays one)"
 	@echo "make acceptance  the same at full size: 200,000 transactions, rows by the million"
 	@echo "make bench       native slots and Decant, measured side by side (BENCH=\"fan_out latency\", SCALE=0.1)"
 	@echo "make check       formatting, lints, documentation"
@@ -47,6 +48,12 @@ clients:
 test: servers clients
 	$(CARGO) build --workspace --bins
 	$(CARGO) test --workspace $(TESTS)
+
+# Decoder, log and readers on a simulated disk, clock and source. SEED=n shows all that happens in one run.
+.PHONY: sim
+sim: tools
+	$(CARGO) build --release -p simulation
+	@$(abspath $(TARGET))/release/simulation
 
 # Failpoints are compiled in where debug assertions are.
 .PHONY: acceptance

@@ -219,6 +219,17 @@ impl FormatError {
         }
     }
 
+    /// For `map_err`: a failed fsync. Also a disk that is full only when it comes to writing is [`Self::Io`] then: what the
+    /// page cache holds after a failed fsync may never get to the disk, so another fsync proves nothing.
+    pub fn sync(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            operation: "fsync",
+            path,
+            source,
+        }
+    }
+
     /// Whether the same call can succeed later without anything else being done: the disk was full.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {

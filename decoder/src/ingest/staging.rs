@@ -123,8 +123,8 @@ impl StagingArea {
             payload,
             ..
         } = *record;
-        self.when_there_is_room(|files| files.staging.builder(top, sub, kind).map(drop))?;
-        let block = self.files.staging.builder(top, sub, kind)?;
+        self.when_there_is_room(|files| files.staging.make_room(top, sub, kind))?;
+        let block = self.files.staging.current(top)?;
         match record.touched {
             Touched::One(relation) => block.push_change(kind, relation, start, payload)?,
             Touched::None => block.push_other(kind, start, payload)?,
@@ -141,11 +141,8 @@ impl StagingArea {
         kind: RecordKind,
         payload: &[u8],
     ) -> Result<(), IngestError> {
-        self.when_there_is_room(|files| files.staging.builder(top, sub, kind).map(drop))?;
-        self.files
-            .staging
-            .builder(top, sub, kind)?
-            .push_aux(kind, payload)?;
+        self.when_there_is_room(|files| files.staging.make_room(top, sub, kind))?;
+        self.files.staging.current(top)?.push_aux(kind, payload)?;
         self.tally(top, payload.len(), 0);
         Ok(())
     }

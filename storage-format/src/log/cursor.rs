@@ -264,12 +264,23 @@ impl Cursor {
         if !must_exist {
             return Ok(false);
         }
-        let kept = self.log.kept()?;
-        Err(ReadError::NotKept {
-            asked: end_lsn,
-            oldest: kept.oldest,
-            newest: kept.newest,
-        })
+        // It was deleted. If nothing was in it, as between two changes of the timeline, the position is kept all the same.
+        match self.log.cursor_at(end_lsn) {
+            Ok(again) => {
+                let start = self.start;
+                *self = Self { start, ..again };
+                Ok(true)
+            }
+            Err(SeekError::Read(error)) => Err(error),
+            Err(SeekError::NotKept { .. } | SeekError::Ahead { .. }) => {
+                let kept = self.log.kept()?;
+                Err(ReadError::NotKept {
+                    asked: end_lsn,
+                    oldest: kept.oldest,
+                    newest: kept.newest,
+                })
+            }
+        }
     }
 
     fn gap(&self, to: Lsn) -> ReadError {

@@ -129,19 +129,32 @@ impl Staging {
         subxid: Xid,
         kind: RecordKind,
     ) -> Result<&mut BlockBuilder, FormatError> {
+        self.make_room(xid, subxid, kind)?;
+        self.current(xid)
+    }
+
+    /// The part of [`Self::builder`] that can find the disk full, and may be repeated then.
+    pub fn make_room(
+        &mut self,
+        xid: Xid,
+        subxid: Xid,
+        kind: RecordKind,
+    ) -> Result<(), FormatError> {
         if self.memory_bytes > self.memory_bytes_max {
             self.flush_largest()?;
         }
         let Some(writer) = self.open.get_mut(&xid) else {
-            return Err(FormatError::State {
-                call: "Staging::builder",
-                problem: "the transaction has not begun",
-            });
+            return Err(not_begun());
         };
         let before = writer.accounted();
         let prepared = writer.prepare(subxid, kind);
         self.memory_bytes = self.memory_bytes - before + writer.accounted();
-        prepared?;
+        prepared
+    }
+
+    /// The block for which [`Self::make_room`] has made room.
+    pub fn current(&mut self, xid: Xid) -> Result<&mut BlockBuilder, FormatError> {
+        let writer = self.open.get_mut(&xid).ok_or_else(not_begun)?;
         Ok(writer.builder())
     }
 
@@ -196,6 +209,13 @@ impl Staging {
             self.memory_bytes = self.memory_bytes - before + writer.accounted();
         }
         Ok(())
+    }
+}
+
+const fn not_begun() -> FormatError {
+    FormatError::State {
+        call: "Staging::builder",
+        problem: "the transaction has not begun",
     }
 }
 

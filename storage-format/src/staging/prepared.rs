@@ -120,8 +120,8 @@ impl PreparedStore {
         let from = file.path.clone();
         let open = file.create()?;
         write_all_at(open, &mut [IoSlice::new(&trailer)], blocks_len)
-            .and_then(|()| open.sync_all())
             .map_err(FormatError::io("write", &from))?;
+        open.sync_all().map_err(FormatError::sync(&from))?;
         if from != path {
             self.fs
                 .rename(&from, &path)
@@ -130,7 +130,7 @@ impl PreparedStore {
         }
         self.fs
             .sync_dir(&self.folder)
-            .map_err(FormatError::io("fsync", &self.folder))?;
+            .map_err(FormatError::sync(&self.folder))?;
         file.set_kept(true);
         Ok(())
     }

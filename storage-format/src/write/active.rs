@@ -128,7 +128,7 @@ impl ActiveFile {
         hit("fsync.before");
         self.file
             .sync_data()
-            .map_err(FormatError::io("fsync", &self.path))?;
+            .map_err(FormatError::sync(&self.path))?;
         hit("fsync.after");
         Ok(())
     }

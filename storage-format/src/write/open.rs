@@ -1,6 +1,6 @@
 //! Opening a log directory for writing: lock, recovery, the first block to come.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -97,10 +97,27 @@ fn prepare_directory(fs: &dyn Fs, directory: &Path) -> Result<Box<dyn FsFile>, F
         .map_err(FormatError::io("create", &folder))?;
     fs.sync_dir(directory)
         .map_err(FormatError::io("fsync", directory))?;
+    if list_segments(fs, directory)?.is_empty() {
+        sync_way(fs, directory)?;
+    }
     let path = directory.join(LOCK_FILE);
     fs.lock(&path)
         .map_err(FormatError::io("lock", &path))?
         .ok_or(FormatError::Locked { path })
+}
+
+/// Before there is a log: makes the names of the folders durable in which it will be, since any of them may have been
+/// made just now, or by a start that did not come further. One that may not be opened is somebody else's, and was there.
+fn sync_way(fs: &dyn Fs, directory: &Path) -> Result<(), FormatError> {
+    for folder in directory.ancestors().skip(1) {
+        let here = folder.as_os_str().is_empty();
+        let folder = if here { Path::new(".") } else { folder };
+        match fs.sync_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(FormatError::io("fsync", folder))?,
+        }
+    }
+    Ok(())
 }
 
 /// Locks a log that is there, for work on it without a decoder.
@@ -134,6 +151,12 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn segments(&self) -> Result<Vec<SegmentInfo>, FormatError> {
+        // A former writer may have ended between giving a file its name and making that durable. What is built on it
+        // now, and what is removed because of it, must not outlast it.
+        let folder = SegmentName::folder(self.directory);
+        self.fs
+            .sync_dir(&folder)
+            .map_err(FormatError::io("fsync", &folder))?;
         let segments = list_segments(self.fs, self.directory)?;
         check_history(self.fs, &segments, &self.identity)?;
         remove_leftovers(self.fs, self.directory)?;
@@ -233,8 +256,7 @@ impl Opening<'_> {
                 reason: reason.clone(),
             });
         }
-        file.sync_all()
-            .map_err(FormatError::io("fsync", &segment.path))
+        file.sync_all().map_err(FormatError::sync(&segment.path))
     }
 
     fn check_not_lost(&self, end_lsn: Lsn) -> Result<(), FormatError> {

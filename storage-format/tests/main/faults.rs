@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pg_proto::pgoutput::Prepare;
 use pg_proto::{Lsn, Oid, Xid};
 use storage_format::fs::RealFs;
-use storage_format::record::RecordKind;
+use storage_format::record::{PreparedRecord, RecordKind};
 use storage_format::watermark::WatermarkReader;
-use storage_format::{FormatError, LogWriter, SealOptions, Staging, seal_segment};
+use storage_format::{FormatError, LogWriter, PreparedStore, SealOptions, Staging, seal_segment};
 
 use crate::faulty_fs::{Fault, FaultyFs, Operation};
 use crate::support::{
@@ -158,6 +159,71 @@ fn a_full_disk_during_a_staged_transaction_can_be_retried() {
         assert!(writer.append_staged(&staged, &nth(5).commit()).unwrap());
         assert_eq!(read_all(log.path()).len(), 202);
     }
+}
+
+/// A disk can be full only when it comes to writing. What was to be written then may be lost although the next fsync
+/// succeeds, so nothing is tried again.
+#[test]
+fn a_sync_that_finds_the_disk_full_is_not_repeated() {
+    let log = tempfile::tempdir().unwrap();
+    let (fs, mut writer) = faulty(log.path());
+    append_all(&mut writer, &[nth(1)]);
+    writer.sync().unwrap();
+    // The new segment's sync, that of its folder, then the one of the segment that ends.
+    fs.fail(Operation::Sync, 1, Fault::NoSpace, false);
+    let error = writer.finish_segment().unwrap_err();
+    assert!(!error.is_retryable(), "{error}");
+    let again = writer.finish_segment().unwrap_err();
+    assert!(matches!(again, FormatError::Poisoned { .. }), "{again}");
+
+    let mut staging = Staging::open(log.path(), 1 << 10, Arc::new(fs.clone())).unwrap();
+    let store = PreparedStore::open(log.path(), Arc::new(fs.clone())).unwrap();
+    staged_rows(&mut staging, 200);
+    let mut staged = staging.finish(Xid(7)).unwrap();
+    fs.fail(Operation::Sync, 0, Fault::NoSpace, false);
+    let error = store.keep(&mut staged, &prepared()).unwrap_err();
+    assert!(!error.is_retryable(), "{error}");
+}
+
+fn prepared() -> PreparedRecord {
+    PreparedRecord::new(
+        &Prepare {
+            prepare_lsn: nth(2).at,
+            end_lsn: nth(2).end(),
+            prepare_time: SEND_TIME,
+            xid: Xid(7),
+            gid: b"gid",
+        },
+        true,
+    )
+}
+
+/// Making room is all that can find the disk full, so that it alone is repeated.
+#[test]
+fn a_staged_record_has_its_room_once_that_was_made() {
+    let log = tempfile::tempdir().unwrap();
+    let (fs, _writer) = faulty(log.path());
+    let mut staging = Staging::open(log.path(), 1 << 10, Arc::new(fs.clone())).unwrap();
+    staged_rows(&mut staging, 100);
+    fs.fail(Operation::Create, 0, Fault::NoSpace, true);
+    let mut full = 0;
+    for row in 0..100_u32 {
+        if staging
+            .make_room(Xid(7), Xid(7), RecordKind::Insert)
+            .is_err()
+        {
+            full += 1;
+            fs.heal();
+            continue;
+        }
+        fs.fail(Operation::Create, 0, Fault::NoSpace, true);
+        fs.fail(Operation::Write, 0, Fault::NoSpace, true);
+        let block = staging.current(Xid(7)).unwrap();
+        block
+            .push_change(RecordKind::Insert, Oid(1), START, &row.to_be_bytes())
+            .unwrap();
+    }
+    assert!(full > 0);
 }
 
 #[test]

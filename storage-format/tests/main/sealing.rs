@@ -12,6 +12,7 @@ use storage_format::{
     FormatError, LogWriter, SealOptions, SegmentState, list_segments, seal_segment,
 };
 
+use crate::faulty_fs::FaultyFs;
 use crate::support::{
     SEND_TIME, START, append_all, files, lone_message, open, read_all, relation_message,
     transaction,
@@ -229,4 +230,24 @@ fn send_times_are_kept() {
     let name = writer.take_finished()[0];
     seal_segment(&RealFs, log.path(), name, &SealOptions::default()).unwrap();
     assert_eq!(frames(log.path()), before);
+}
+
+/// Between two changes of the timeline a segment can be empty; nobody needs it, and it may go before a reader has crossed it.
+#[test]
+fn a_reader_crosses_an_empty_segment_that_is_gone() {
+    let log = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(log.path(), 64 << 10);
+    append_all(&mut writer, &[transaction(START.0 + 1000, 5)]);
+    writer.sync().unwrap();
+    let reader = Log::open(log.path(), ReadOptions::default()).unwrap();
+    let mut cursor = reader.cursor_at(START).unwrap();
+    assert!(cursor.next().unwrap().is_some());
+    writer.finish_segment().unwrap();
+    let empty = writer.active_segment();
+    writer.finish_segment().unwrap();
+    append_all(&mut writer, &[transaction(START.0 + 2000, 5)]);
+    writer.sync().unwrap();
+    storage_format::delete_segment(&FaultyFs::default(), log.path(), empty).unwrap();
+    let block = cursor.next().unwrap().unwrap();
+    assert_eq!(block.header().first_commit_lsn, Lsn(START.0 + 2000));
 }
