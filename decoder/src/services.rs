@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{CatalogWatch, Recogniser};
+use crate::catalog::{CatalogWatch, Explainer, Recogniser};
 use crate::control::{About, ControlService, maintain_registry};
 use crate::error::DecoderError;
 use crate::metrics::Metrics;
@@ -135,6 +135,10 @@ impl Parts {
                 publication: source.publication.clone(),
             },
             Arc::clone(&self.recogniser),
+            Explainer::new(connect_options(
+                &self.config,
+                &format!("decant_{}_explain", source.slot),
+            )),
             stop.clone(),
         );
         tokio::spawn(async move {

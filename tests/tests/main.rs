@@ -32,6 +32,7 @@ mod main {
     mod recvlogical;
     mod replay;
     mod replication_role;
+    mod request_filters;
     mod retention;
     mod row_filters;
     mod selection;

@@ -12,6 +12,7 @@
 //! | `message` | the message: MAC, JSON, and what it says |
 //! | `state_json` | the JSON of the state |
 //! | `own` | publications of Decant's own, added to the source's |
+//! | `explain` | what a publication means that nobody makes |
 //! | `recogniser` | tells Decant's own messages from forged ones; used by the ingest thread |
 //! | `watch` | the task that asks the source: refresh, polling, comparison |
 //! | `session` | what it asks |
@@ -28,6 +29,7 @@
 //! stale ("unsettled"). The recogniser passes that on to the task, which asks again until it hears a complete state.
 
 mod error;
+mod explain;
 mod message;
 mod own;
 mod recogniser;
@@ -38,6 +40,7 @@ mod state_json;
 mod watch;
 
 pub use error::CatalogError;
+pub use explain::{ExplainError, Explainer};
 pub use message::{CatalogMessage, MessageError, STATE_BYTES_MAX, parse_state};
 pub use own::{OwnPublication, OwnPublicationError, with_own};
 pub use recogniser::{Heard, PREFIX, Recognised, Recogniser};

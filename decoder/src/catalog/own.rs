@@ -55,21 +55,17 @@ impl OwnPublication {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(OwnPublicationError::Name);
         }
-        let mut state = parse_state(state_json)?;
-        let found = state.publications.iter().find(|one| one.name == name);
-        let Some(mut publication) = found.cloned() else {
-            return Err(OwnPublicationError::Absent(name.to_owned()));
-        };
-        let follows_all = publication.all_tables && !publication.via_root;
-        if publication.has_partitioned_root && !follows_all {
+        let all = parse_state(state_json)?;
+        let state = alone(all, name).ok_or_else(|| OwnPublicationError::Absent(name.to_owned()))?;
+        let own = Self { definition, state };
+        let rooted = own.publication().is_some_and(|one| {
+            let follows_all = one.all_tables && !one.via_root;
+            one.has_partitioned_root && !follows_all
+        });
+        if rooted {
             return Err(OwnPublicationError::Partitioned(name.to_owned()));
         }
-        // Of the transaction that was rolled back.
-        publication.oid = Oid(0);
-        let tables: BTreeSet<Oid> = publication.tables.iter().map(|one| one.relation).collect();
-        state.relations.retain(|one| tables.contains(&one.oid));
-        state.publications = vec![publication].into();
-        Ok(Self { definition, state })
+        Ok(own)
     }
 
     /// Its name.
@@ -86,6 +82,18 @@ impl OwnPublication {
     pub fn state_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&StateJson::from(&self.state))
     }
+}
+
+/// One publication of a state, and what it depends on. It has no number of the source: that is one of a transaction that
+/// was rolled back.
+pub(super) fn alone(mut state: PublicationState, name: &str) -> Option<PublicationState> {
+    let found = state.publications.iter().find(|one| one.name == name);
+    let mut publication = found.cloned()?;
+    publication.oid = Oid(0);
+    let tables: BTreeSet<Oid> = publication.tables.iter().map(|one| one.relation).collect();
+    state.relations.retain(|one| tables.contains(&one.oid));
+    state.publications = vec![publication].into();
+    Some(state)
 }
 
 /// The source's publications and Decant's own. Where both have a name the source's counts.

@@ -134,6 +134,14 @@ pub(super) async fn publications(
     Ok(parse_state(&json)?)
 }
 
+/// The same, on a connection of which nothing is known.
+pub(super) async fn publications_of(
+    connection: &mut Connection,
+) -> Result<PublicationState, CatalogError> {
+    let installed = probe(connection).await?;
+    publications(connection, installed).await
+}
+
 /// Makes the source state its publications in the stream. Returns a position behind the statement; the stream reaches
 /// it also if nothing else happens.
 pub(super) async fn emit(

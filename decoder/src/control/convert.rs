@@ -6,6 +6,7 @@ use pg_proto::{Lsn, PgTimestamp};
 use proto::v1;
 use tonic::Status;
 
+use crate::catalog::ExplainError;
 use crate::registry::{RegistryError, Slot};
 use crate::retention::{SegmentFacts, Verdict};
 use crate::state::{CatalogMode, Head, RefreshError, SourceState};
@@ -118,4 +119,13 @@ pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Status {
 
 fn unix_micros(time: SystemTime) -> i64 {
     PgTimestamp::from(time).unix_micros()
+}
+
+pub(super) fn explain_error(error: ExplainError) -> Status {
+    let message = service::cli::causes(&error);
+    match error {
+        ExplainError::Refused(words) => Status::invalid_argument(words),
+        ExplainError::Right(_) => Status::failed_precondition(message),
+        ExplainError::Source(_) | ExplainError::Timeout => Status::unavailable(message),
+    }
 }

@@ -12,11 +12,12 @@ use proto::v1::{
     AcquireSlotRequest, AcquireSlotResponse, AlterSlotRequest, AlterSlotResponse,
     CollectGarbageRequest, CollectGarbageResponse, CreateSlotRequest, CreateSlotResponse,
     DropPublicationRequest, DropPublicationResponse, DropSlotRequest, DropSlotResponse,
-    GetStatusRequest, GetStatusResponse, Head, ListPublicationsRequest, ListPublicationsResponse,
-    ListSegmentsRequest, ListSegmentsResponse, ListSlotsRequest, ListSlotsResponse, LogStatus,
-    PutPublicationRequest, PutPublicationResponse, RefreshCatalogRequest, RefreshCatalogResponse,
-    ReleaseSlotRequest, ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus,
-    SourceStatus, WatchHeadRequest,
+    ExplainPublicationRequest, ExplainPublicationResponse, GetStatusRequest, GetStatusResponse,
+    Head, ListPublicationsRequest, ListPublicationsResponse, ListSegmentsRequest,
+    ListSegmentsResponse, ListSlotsRequest, ListSlotsResponse, LogStatus, PutPublicationRequest,
+    PutPublicationResponse, RefreshCatalogRequest, RefreshCatalogResponse, ReleaseSlotRequest,
+    ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus, SourceStatus,
+    WatchHeadRequest,
 };
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -24,9 +25,9 @@ use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use super::convert::{self, internal, refresh_error, registry_error};
+use super::convert::{self, explain_error, internal, refresh_error, registry_error};
 use super::slots::{Position, alter, create_at, create_copy};
-use crate::catalog::Recogniser;
+use crate::catalog::{Explainer, Recogniser};
 use crate::registry::{Holder, LEASE, NewSlot, Registry, Slot, SlotChange};
 use crate::retention::{Collected, Retention};
 use crate::state::DecoderState;
@@ -55,6 +56,7 @@ pub struct ControlService {
     retention: Arc<Retention>,
     about: Arc<About>,
     pub(super) recogniser: Arc<Recogniser>,
+    explainer: Arc<Explainer>,
     /// Held while Decant's own publications are changed.
     pub(super) publications: Arc<tokio::sync::Mutex<()>>,
     shutdown: CancellationToken,
@@ -71,6 +73,7 @@ impl ControlService {
         retention: Arc<Retention>,
         about: About,
         recogniser: Arc<Recogniser>,
+        explainer: Explainer,
         shutdown: CancellationToken,
     ) -> Self {
         Self {
@@ -79,6 +82,7 @@ impl ControlService {
             retention,
             about: Arc::new(about),
             recogniser,
+            explainer: Arc::new(explainer),
             publications: Arc::default(),
             shutdown,
         }
@@ -248,6 +252,17 @@ impl Control for ControlService {
     ) -> Result<Response<DropPublicationResponse>, Status> {
         let lsn = self.remove_publication(request.into_inner().name).await?.0;
         Ok(Response::new(DropPublicationResponse { lsn }))
+    }
+
+    async fn explain_publication(
+        &self,
+        request: Request<ExplainPublicationRequest>,
+    ) -> Result<Response<ExplainPublicationResponse>, Status> {
+        let definition = request.into_inner().definition;
+        let explained = self.explainer.explain(&definition).await;
+        let mut state = Vec::new();
+        explained.map_err(explain_error)?.encode(&mut state);
+        Ok(Response::new(ExplainPublicationResponse { state }))
     }
 
     async fn list_slots(

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pg_client::ConnectOptions;
 use pg_proto::pgoutput::{self, Begin, Commit, Message};
 use pg_proto::{Lsn, PgTimestamp, Xid};
 use proto::v1::control_client::ControlClient;
@@ -26,6 +27,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 
 use super::*;
+use crate::catalog::Explainer;
 use crate::registry::{MemoryStore, Registry};
 use crate::retention::{Policy, Retention};
 use crate::state::{DecoderState, Head, RefreshCatalog, RefreshError};
@@ -69,6 +71,7 @@ impl Fixture {
             retention,
             about,
             Arc::default(),
+            Explainer::new(ConnectOptions::new("127.0.0.1", 9, "nobody")),
             shutdown.clone(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

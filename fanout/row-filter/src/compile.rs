@@ -66,10 +66,16 @@ pub fn compile_any(sources: &[FilterSource<'_>]) -> Compiled {
     Compiled::Postgres { reason, columns }
 }
 
+/// Attribute number and type of each column that a filter's tree names, as of when the source parsed it.
+#[must_use]
+pub fn variables(tree: &str) -> Vec<(i16, u32)> {
+    tree::variables(tree)
+}
+
 /// Columns that a filter names anywhere.
 fn columns_of(source: &FilterSource<'_>) -> Vec<usize> {
-    let variables = tree::attributes(source.tree);
-    let find = |attribute: i16| {
+    let variables = tree::variables(source.tree);
+    let find = |(attribute, _): (i16, u32)| {
         let mut columns = source.columns.iter();
         columns.position(|column| column.attribute == attribute)
     };

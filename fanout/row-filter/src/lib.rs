@@ -45,7 +45,7 @@ mod tree;
 mod types;
 mod value;
 
-pub use compile::{Compiled, compile, compile_any};
+pub use compile::{Compiled, compile, compile_any, variables};
 pub use error::FilterError;
 pub use evaluate::{ColumnView, Scratch, TupleView};
 pub use functions::native_functions;

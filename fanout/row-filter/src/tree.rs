@@ -244,10 +244,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Attribute numbers of all columns that a tree names, also one that can't be read whole.
-pub(crate) fn attributes(text: &str) -> Vec<i16> {
+/// Attribute numbers and types of all columns that a tree names, also one that can't be read whole.
+pub(crate) fn variables(text: &str) -> Vec<(i16, u32)> {
     let behind = text.split(":varattno ").skip(1);
+    let number = |rest: &str| rest.split([' ', '}']).next()?.parse().ok();
+    let type_oid = |rest: &str| {
+        let (_, rest) = rest.split_once(":vartype ")?;
+        rest.split([' ', '}']).next()?.parse().ok()
+    };
     behind
-        .filter_map(|rest| rest.split([' ', '}']).next()?.parse().ok())
+        .filter_map(|rest| Some((number(rest)?, type_oid(rest)?)))
         .collect()
 }

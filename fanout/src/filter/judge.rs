@@ -147,6 +147,13 @@ impl RowFilters {
         filters.any(|filter| filter.guard().is_some())
     }
 
+    /// Whether the source has to judge some rows.
+    #[must_use]
+    pub fn needs_postgresql(&self) -> bool {
+        let mut filters = self.by_action.iter().flatten();
+        filters.any(|filter| filter.reason().is_some())
+    }
+
     /// Whether changes of a kind are judged.
     #[must_use]
     pub fn judges(&self, kind: RecordKind) -> bool {

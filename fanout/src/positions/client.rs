@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 use pg_proto::Lsn;
 use proto::v1::control_client::ControlClient;
 use proto::v1::{
-    AcquireSlotRequest, AlterSlotRequest, CreateSlotRequest, DropSlotRequest, ListSlotsRequest,
-    RefreshCatalogRequest, ReleaseSlotRequest, SlotStatus,
+    AcquireSlotRequest, AlterSlotRequest, CreateSlotRequest, DropSlotRequest,
+    ExplainPublicationRequest, ListSlotsRequest, RefreshCatalogRequest, ReleaseSlotRequest,
+    SlotStatus, WatchHeadRequest,
 };
 use tokio::sync::Notify;
 use tonic::transport::{Channel, Endpoint};
@@ -234,6 +235,27 @@ impl Positions {
         let request = RefreshCatalogRequest {};
         let answer = self.ask(None, CATALOG_TIMEOUT, control.refresh_catalog(request));
         answer.await.map(|answer| Lsn(answer.lsn))
+    }
+
+    /// Where the log's durable end is, as the decoder knows it now.
+    pub async fn durable(&self) -> Result<Lsn, PositionsError> {
+        let mut control = self.control();
+        let first = async move {
+            let heads = control.watch_head(WatchHeadRequest {}).await?;
+            let head = heads.into_inner().message().await?;
+            Ok(Response::new(head.unwrap_or_default()))
+        };
+        let head = self.ask(None, CONNECT_TIMEOUT, first).await?;
+        Ok(Lsn(head.durable_lsn))
+    }
+
+    /// What a publication means that nobody makes, as a publications record of the log. `definition`: what stands behind
+    /// the name in CREATE PUBLICATION.
+    pub async fn explain_publication(&self, definition: String) -> Result<Vec<u8>, PositionsError> {
+        let mut control = self.control();
+        let request = ExplainPublicationRequest { definition };
+        let answer = self.ask(None, CATALOG_TIMEOUT, control.explain_publication(request));
+        answer.await.map(|answer| answer.state)
     }
 
     /// Whether the decoder answered when it was last asked or listened to.

@@ -122,6 +122,7 @@ pub fn check_supported(spec: &SelectionSpec, catalog: &Catalog) -> Result<(), Ar
         return Ok(());
     };
     let filters = Filters::default();
+    rules::check_requested(Facts::new(catalog, spec, &filters))?;
     let publications = catalog.publications();
     let named = publications.iter().filter(|one| names.contains(&one.name));
     for table in named.flat_map(|publication| &publication.tables) {
@@ -165,10 +166,10 @@ fn decide_as_asked(
     schema: Option<&Arc<RelationSchema>>,
     filters: &Filters,
 ) -> Decision {
-    let Publications::Named(names) = &spec.publications else {
-        return decide_without_publications(spec, schema);
-    };
-    let facts = Facts::new(catalog, names, filters);
+    let facts = Facts::new(catalog, spec, filters);
+    if spec.publications == Publications::Everything {
+        return decide_without_publications(facts, spec, schema);
+    }
     let decision = match schema {
         Some(schema) => {
             let columns = spec.columns_of(&schema.namespace, &schema.name);
@@ -203,6 +204,7 @@ fn columns_of_root<'a>(
 }
 
 fn decide_without_publications(
+    facts: Facts<'_>,
     spec: &SelectionSpec,
     schema: Option<&Arc<RelationSchema>>,
 ) -> Decision {
@@ -211,11 +213,10 @@ fn decide_without_publications(
         return Decision::pass(if any { Actions::ALL } else { Actions::NONE });
     };
     let (namespace, name) = (&schema.namespace, &schema.name);
-    match spec.columns_of(namespace, name) {
-        _ if !spec.lists(namespace, name) => Decision::default(),
-        Some(columns) => rules::restricted(schema, columns),
-        None => Decision::pass(Actions::ALL),
+    if !spec.lists(namespace, name) {
+        return Decision::default();
     }
+    rules::restricted(facts, schema, spec.columns_of(namespace, name))
 }
 
 /// Whether the table was asked for, by its own name or by that of the table that its rows are published as.

@@ -164,6 +164,30 @@ pub enum Refusal {
         /// The column.
         column: String,
     },
+    /// As PostgreSQL says it at the source, where the UPDATE or DELETE itself would fail.
+    #[error(
+        "cannot publish updates and deletes of table \"{0}\": column used in the publication WHERE expression is not part of the \
+         replica identity"
+    )]
+    FilterIdentity(TableName),
+    /// The same of a column list.
+    #[error(
+        "cannot publish updates and deletes of table \"{0}\": column list used by the publication does not cover the replica \
+         identity"
+    )]
+    ListIdentity(TableName),
+    /// A row filter reads a column that is not here, or not what it was.
+    #[error(
+        "the row filter on table \"{0}\" reads a column that the table does not have at this position, or that has another type or \
+         name here"
+    )]
+    FilterColumn(TableName),
+    /// A row filter on a table whose rows go as another one's, or that is another one than it was.
+    #[error(
+        "the row filter on table \"{0}\" can't be applied: at this position rows are published as partitions or as partitioned \
+         table where the filter expects the other, or the table was made anew"
+    )]
+    FilterTable(TableName),
     /// The role may not name the publication.
     #[error("permission denied for publication \"{0}\"")]
     PublicationDenied(String),
@@ -190,7 +214,13 @@ impl Refusal {
     /// The SQLSTATE for it.
     #[must_use]
     pub const fn sqlstate(&self) -> &'static str {
-        if self.is_denial() { "42501" } else { "0A000" }
+        match self {
+            Self::FilterIdentity(_) | Self::ListIdentity(_) => "42P10",
+            Self::FilterColumn(_) => "42703",
+            Self::FilterTable(_) => "55000",
+            _ if self.is_denial() => "42501",
+            _ => "0A000",
+        }
     }
 
     /// Whether a right is missing.
@@ -206,6 +236,12 @@ impl Refusal {
         )
     }
 
+    /// Whether a row filter can't be applied here.
+    #[must_use]
+    pub const fn is_of_filter(&self) -> bool {
+        matches!(self, Self::FilterColumn(_) | Self::FilterTable(_))
+    }
+
     /// The actions at which the stream ends, where `published` would be sent. Publications that contradict each other
     /// are an error at the source as soon as it looks at a change of the relation, whether that is published or not.
     #[must_use]
@@ -219,6 +255,12 @@ impl Refusal {
     /// Whether PostgreSQL would refuse as well.
     #[must_use]
     pub const fn is_of_postgresql(&self) -> bool {
-        matches!(self, Self::DifferentLists(_) | Self::DifferentGenerated(_))
+        matches!(
+            self,
+            Self::DifferentLists(_)
+                | Self::DifferentGenerated(_)
+                | Self::FilterIdentity(_)
+                | Self::ListIdentity(_)
+        )
     }
 }

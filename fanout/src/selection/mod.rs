@@ -19,4 +19,4 @@ pub use compiled::{Selection, check_supported};
 pub use decision::{Actions, Decision, Refusal};
 pub use oid_map::OidMap;
 pub use shape::{Description, Shape};
-pub use spec::{Publications, SelectionSpec, TableName};
+pub use spec::{Publications, SelectionSpec, TableFilter, TableName};

@@ -16,17 +16,40 @@ pub(super) fn check_spec(spec: &SelectionSpec) -> Result<(), Arc<Refusal>> {
         return Ok(());
     };
     let refusal = match &spec.publications {
-        Publications::Everything if grant.allows_everything() => return Ok(()),
+        Publications::Everything if grant.allows_everything() => {
+            return filters_denied(spec, grant);
+        }
         Publications::Everything => Refusal::EverythingDenied,
         Publications::Named(names) => {
             let mut names = names.iter();
             match names.find(|name| !grant.allows_publication(name)) {
-                None => return Ok(()),
+                None => return filters_denied(spec, grant),
                 Some(name) => Refusal::PublicationDenied(name.clone()),
             }
         }
     };
     Err(Arc::new(refusal))
+}
+
+/// A filter tells of what it reads: it may read only what its subscriber may.
+fn filters_denied(spec: &SelectionSpec, grant: &Grant) -> Result<(), Arc<Refusal>> {
+    for filter in &spec.filters {
+        let TableName { schema, name } = &filter.table;
+        if !grant.allows_table(schema, name) {
+            return Err(Arc::new(Refusal::TableDenied(filter.table.clone())));
+        }
+        for (number, _) in row_filter::variables(&filter.text.tree) {
+            let column = filter.attributes.iter().find(|one| one.number == number);
+            let column = column.map_or("", |one| &one.name);
+            if !grant.allows_column(schema, name, column) {
+                return Err(Arc::new(Refusal::ColumnDenied {
+                    table: filter.table.clone(),
+                    column: column.to_owned(),
+                }));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The decision, unless it would let the role read what it may not.
@@ -47,7 +70,7 @@ pub(super) fn checked(
         (None, None) => None,
     };
     match denied {
-        Some(refusal) => Decision::refuse(decision.passes, refusal),
+        Some(refusal) => Decision::refuse(decision.passes | decision.refused, refusal),
         None => decision,
     }
 }

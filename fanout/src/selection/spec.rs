@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use pg_proto::Oid;
+use storage_format::catalog::{Attribute, RowFilterText};
+
 use crate::auth::Grant;
 
 /// Which publications' changes a subscriber asked for.
@@ -16,7 +19,7 @@ pub enum Publications {
 }
 
 /// A table's qualified name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableName {
     /// Its schema.
     pub schema: String,
@@ -30,6 +33,21 @@ impl fmt::Display for TableName {
     }
 }
 
+/// A row filter that a subscriber brings itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFilter {
+    /// The table's name when it was asked for.
+    pub table: TableName,
+    /// The table.
+    pub relation: Oid,
+    /// Whether it is a partitioned table.
+    pub partitioned: bool,
+    /// What the source made of the expression.
+    pub text: RowFilterText,
+    /// The table's columns then.
+    pub attributes: Vec<Attribute>,
+}
+
 /// Which changes a subscriber asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectionSpec {
@@ -39,6 +57,8 @@ pub struct SelectionSpec {
     pub tables: Vec<TableName>,
     /// Of these tables only these columns. A table that is not here: all that are published.
     pub columns: Vec<(TableName, Vec<String>)>,
+    /// Of these tables only these rows.
+    pub filters: Vec<TableFilter>,
     /// What may be read at all; `None`: everything.
     pub grant: Option<Arc<Grant>>,
 }

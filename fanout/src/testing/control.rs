@@ -10,11 +10,11 @@ use proto::v1::{
     AcquireSlotRequest, AcquireSlotResponse, AlterSlotRequest, AlterSlotResponse,
     CollectGarbageRequest, CollectGarbageResponse, CreateSlotRequest, CreateSlotResponse,
     DropPublicationRequest, DropPublicationResponse, DropSlotRequest, DropSlotResponse,
-    GetStatusRequest, GetStatusResponse, Head, ListPublicationsRequest, ListPublicationsResponse,
-    ListSegmentsRequest, ListSegmentsResponse, ListSlotsRequest, ListSlotsResponse,
-    PutPublicationRequest, PutPublicationResponse, RefreshCatalogRequest, RefreshCatalogResponse,
-    ReleaseSlotRequest, ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus,
-    WatchHeadRequest,
+    ExplainPublicationRequest, ExplainPublicationResponse, GetStatusRequest, GetStatusResponse,
+    Head, ListPublicationsRequest, ListPublicationsResponse, ListSegmentsRequest,
+    ListSegmentsResponse, ListSlotsRequest, ListSlotsResponse, PutPublicationRequest,
+    PutPublicationResponse, RefreshCatalogRequest, RefreshCatalogResponse, ReleaseSlotRequest,
+    ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus, WatchHeadRequest,
 };
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -94,6 +94,13 @@ impl Control for Registry {
         _: Request<DropPublicationRequest>,
     ) -> Answer<DropPublicationResponse> {
         Err(Status::unimplemented("drop_publication"))
+    }
+
+    async fn explain_publication(
+        &self,
+        _: Request<ExplainPublicationRequest>,
+    ) -> Answer<ExplainPublicationResponse> {
+        Err(Status::unimplemented("explain_publication"))
     }
 
     async fn list_slots(&self, _: Request<ListSlotsRequest>) -> Answer<ListSlotsResponse> {

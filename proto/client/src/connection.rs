@@ -22,6 +22,9 @@ use crate::wire::{Outbox, next_frame, next_frame_owned};
 
 const QUERYING: &str = "querying";
 
+/// No formats of parameters, no parameters, no formats of results.
+const NO_VALUES: &[u8] = &[0; 6];
+
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Connection {
@@ -170,6 +173,37 @@ impl Connection {
                     self.unanswered = 0;
                     return answer.finish();
                 }
+            }
+        }
+    }
+
+    /// Runs one statement without parameters, whose rows are not wanted. A text with more than one is refused by the
+    /// server, since it goes by the extended query protocol.
+    pub async fn single_statement(&mut self, sql: &str) -> Result<(), Error> {
+        self.skip_answers().await?;
+        self.queue_extended(&ExtendedQuery::Parse {
+            statement: b"",
+            query: sql.as_bytes(),
+            types: Vec::new(),
+        });
+        self.queue_extended(&ExtendedQuery::Bind {
+            portal: b"",
+            statement: b"",
+            values: NO_VALUES,
+        });
+        self.queue_extended(&ExtendedQuery::Execute {
+            portal: b"",
+            rows_max: 0,
+        });
+        self.queue_frame(b'S', &[]);
+        self.unanswered += 1;
+        let mut failure = None;
+        loop {
+            let frame = self.next_frame().await?;
+            match frame.tag() {
+                b'E' => failure = Some(server_error(frame.as_frame())),
+                b'Z' => return failure.map_or(Ok(()), Err),
+                _ => {}
             }
         }
     }

@@ -65,7 +65,7 @@ pub struct RowFilterText {
 /// A publication of the source and what it publishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Publication {
-    /// `pg_publication.oid`.
+    /// `pg_publication.oid`; 0: it belongs to Decant and not to the source.
     pub oid: Oid,
     /// Its name.
     pub name: String,
@@ -109,6 +109,12 @@ pub(super) const PUBLICATION_MIN: usize = 20;
 const TABLE_MIN: usize = 13;
 
 impl Publication {
+    /// Whether it belongs to Decant. The source then knows nothing of it, and does not refuse what contradicts it.
+    #[must_use]
+    pub const fn is_own(&self) -> bool {
+        self.oid.0 == 0
+    }
+
     fn flags(&self) -> u32 {
         [
             (self.all_tables, ALL_TABLES),

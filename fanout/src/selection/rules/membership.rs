@@ -54,6 +54,14 @@ impl<'a> Membership<'a> {
         member
     }
 
+    /// Of a relation that needs no publication.
+    pub(super) fn everything(oid: Oid) -> Self {
+        Self {
+            actions: Actions::ALL,
+            ..Self::none(oid)
+        }
+    }
+
     const fn none(oid: Oid) -> Self {
         Self {
             actions: Actions::NONE,

@@ -7,21 +7,27 @@
 //! | `columns` | which columns of it |
 //! | `descriptions` | the RELATION messages that say so |
 //! | `filters` | which rows of it |
+//! | `requested` | row filters that a subscriber brings itself |
 
 mod columns;
 mod descriptions;
 mod filters;
 mod membership;
+mod requested;
 
 use std::sync::Arc;
 
 use pg_proto::Oid;
-use storage_format::catalog::{Catalog, PublicationState, RelationSchema};
+use storage_format::catalog::{Catalog, Publication, PublicationState, RelationSchema};
 
 use self::columns::Projection;
 use self::filters::Filters;
 use self::membership::Membership;
-use super::{Actions, Decision, Refusal, Shape, TableName};
+pub(super) use self::requested::check as check_requested;
+use super::{
+    Actions, Decision, Publications, Refusal, SelectionSpec, Shape, TableFilter, TableName,
+};
+use crate::auth::Grant;
 
 /// What the rules look at.
 #[derive(Clone, Copy)]
@@ -31,6 +37,10 @@ pub(super) struct Facts<'a> {
     pub(super) state: &'a PublicationState,
     /// Names of the publications, in the order in which the subscriber gave them.
     pub(super) names: &'a [String],
+    /// Row filters that the subscriber brought.
+    pub(super) requested: &'a [TableFilter],
+    /// What may be read; `None`: everything.
+    pub(super) grant: Option<&'a Grant>,
     /// What compiles row filters.
     pub(super) filters: &'a crate::filter::Filters,
 }
@@ -38,13 +48,18 @@ pub(super) struct Facts<'a> {
 impl<'a> Facts<'a> {
     pub(super) fn new(
         catalog: &'a Catalog,
-        names: &'a [String],
+        spec: &'a SelectionSpec,
         filters: &'a crate::filter::Filters,
     ) -> Self {
         Self {
             major: major(catalog),
             state: catalog.publication_state(),
-            names,
+            names: match &spec.publications {
+                Publications::Everything => &[],
+                Publications::Named(names) => names,
+            },
+            requested: &spec.filters,
+            grant: spec.grant.as_deref(),
             filters,
         }
     }
@@ -69,8 +84,10 @@ pub(super) fn decide(
     let Some(schema) = schema.filter(|_| !member.actions.is_empty()) else {
         return Decision::pass(member.actions);
     };
-    match shape(facts, &member, schema, columns) {
-        Ok((shape, filters)) => with_filters(facts, &member, schema, shape, &filters),
+    let decided = shape(facts, &member, schema, columns)
+        .and_then(|(shape, filters)| with_filters(facts, &member, schema, shape, filters));
+    match decided {
+        Ok(decision) => decision,
         Err(refusal) => Decision::refuse(refusal.reach(member.actions), refusal),
     }
 }
@@ -109,16 +126,21 @@ fn root_columns(facts: Facts<'_>, member: &Membership<'_>) -> Result<Projection,
     }
 }
 
-/// A subscription without publications: all rows, of these columns only.
-pub(super) fn restricted(schema: &RelationSchema, columns: &[String]) -> Decision {
-    match columns::restrict(schema, &Projection::default(), columns) {
-        Ok(indexes) => Decision {
-            passes: Actions::ALL,
-            shape: own_shape(schema, indexes).map(Arc::new),
-            ..Decision::default()
-        },
-        Err(refusal) => Decision::refuse(refusal.reach(Actions::ALL), refusal),
-    }
+/// A subscription without publications: all rows, or those of the subscriber's filter; of these columns only.
+pub(super) fn restricted(
+    facts: Facts<'_>,
+    schema: &RelationSchema,
+    columns: Option<&[String]>,
+) -> Decision {
+    let member = Membership::everything(schema.oid);
+    let shape = match columns {
+        None => Ok(None),
+        Some(columns) => columns::restrict(schema, &Projection::default(), columns)
+            .map(|indexes| own_shape(schema, indexes)),
+    };
+    let decided =
+        shape.and_then(|shape| with_filters(facts, &member, schema, shape, Filters::default()));
+    decided.unwrap_or_else(|refusal| Decision::refuse(refusal.reach(Actions::ALL), refusal))
 }
 
 /// How rows change on their way; `None`: not at all, as far as columns go.
@@ -185,21 +207,70 @@ fn unknown_root(schema: &RelationSchema) -> Refusal {
 }
 
 /// What passes, by the filters if there are any.
-fn with_filters(
-    facts: Facts<'_>,
-    member: &Membership<'_>,
+fn with_filters<'a>(
+    facts: Facts<'a>,
+    member: &Membership<'a>,
     schema: &RelationSchema,
     mut shape: Option<Shape>,
-    filters: &Filters<'_>,
-) -> Decision {
-    if let Some(filters) = filters.compile(facts, member, schema) {
+    mut filters: Filters<'a>,
+) -> Result<Decision, Refusal> {
+    if let Some(filter) = requested::of(facts, member, schema)? {
+        filters.narrow(filter);
+    }
+    let relation = filters.relation(facts, member, schema);
+    let mut refused = filters.refused(facts, member.actions, &relation, schema);
+    if refused.is_none() {
+        refused = list_refused(member, schema, shape.as_ref());
+    }
+    if let Some(compiled) = filters.compile(facts, &relation) {
+        if compiled.needs_postgresql() && filters.is_renamed(&relation) {
+            return Err(Refusal::FilterColumn(qualified(
+                &schema.namespace,
+                &schema.name,
+            )));
+        }
         let shape = shape.get_or_insert_with(|| Shape::described(schema.oid, Vec::new()));
-        shape.filters = Some(filters);
+        shape.filters = Some(compiled);
     }
-    Decision {
+    let (refused, refusal) = refused.map_or((Actions::NONE, None), |(refused, refusal)| {
+        (refused, Some(Arc::new(refusal)))
+    });
+    Ok(Decision {
+        passes: member.actions.without(refused),
+        refused,
+        refusal,
         shape: shape.map(Arc::new),
-        ..Decision::pass(member.actions)
+    })
+}
+
+/// Of a publication of Decant's own, the source can't refuse UPDATEs and DELETEs of which the columns sent would not
+/// tell the row.
+fn list_refused(
+    member: &Membership<'_>,
+    schema: &RelationSchema,
+    shape: Option<&Shape>,
+) -> Option<(Actions, Refusal)> {
+    let is_listed = |publication: &&Publication| -> bool {
+        let entry = membership::entry(publication, member.publish_as);
+        publication.is_own() && entry.is_some_and(|table| table.columns.is_some())
+    };
+    let changes = (Actions::UPDATE | Actions::DELETE).restrict(member.actions);
+    let sent = shape?.columns.as_ref()?;
+    if changes.is_empty() || !member.publications.iter().any(is_listed) {
+        return None;
     }
+    let mut keys = schema
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| column.is_key);
+    let left_out = keys.any(|(index, _)| !sent.iter().any(|one| usize::from(*one) == index));
+    left_out.then(|| {
+        (
+            changes,
+            Refusal::ListIdentity(qualified(&schema.namespace, &schema.name)),
+        )
+    })
 }
 
 fn qualified(schema: &str, name: &str) -> TableName {

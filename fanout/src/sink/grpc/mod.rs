@@ -12,6 +12,7 @@ mod convert;
 mod endpoint;
 mod feed;
 mod request;
+mod row_filters;
 mod service;
 mod slots;
 mod status;

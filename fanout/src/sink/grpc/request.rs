@@ -2,9 +2,10 @@
 
 use pg_proto::{Lsn, PgTimestamp};
 use proto::v1::subscribe_request::Start;
-use proto::v1::{SubscribeRequest, TableColumns};
+use proto::v1::{RowFilter, SubscribeRequest, TableColumns};
 use tonic::Status;
 
+use super::row_filters::Expressions;
 use crate::emit::{EmitOptions, MissingPublication};
 use crate::selection::{Publications, SelectionSpec, TableName};
 
@@ -15,7 +16,9 @@ const NAMES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) start: From,
+    /// Without row filters.
     pub(super) selection: SelectionSpec,
+    pub(super) row_filters: Expressions,
     /// Without the start.
     pub(super) emit: EmitOptions,
     pub(super) batch_bytes: u32,
@@ -46,6 +49,7 @@ impl TryFrom<SubscribeRequest> for Wanted {
             return Err(Status::invalid_argument(message));
         }
         let columns = columns(request.columns)?;
+        let row_filters = row_filters(request.row_filters)?;
         let publications = if request.publications.is_empty() {
             Publications::Everything
         } else {
@@ -58,8 +62,9 @@ impl TryFrom<SubscribeRequest> for Wanted {
                 publications,
                 tables,
                 columns,
-                grant: None,
+                ..SelectionSpec::default()
             },
+            row_filters,
             emit: EmitOptions {
                 end: (options.end_lsn != 0).then_some(Lsn(options.end_lsn)),
                 messages: options.messages,
@@ -96,6 +101,16 @@ fn columns(wanted: Vec<TableColumns>) -> Result<Vec<(TableName, Vec<String>)>, S
         return Err(Status::invalid_argument(message));
     }
     Ok(columns)
+}
+
+fn row_filters(wanted: Vec<RowFilter>) -> Result<Expressions, Status> {
+    let mut filters = Expressions::default();
+    for one in wanted {
+        let table = TableName::from(one.table.unwrap_or_default());
+        let added = filters.add(table, one.expression);
+        added.map_err(Status::invalid_argument)?;
+    }
+    Ok(filters)
 }
 
 fn start(start: Option<Start>) -> Result<From, Status> {

@@ -20,7 +20,7 @@ use crate::auth::GRPC_ROLE;
 use crate::error::StreamError;
 use crate::positions::{Lease, NewSlot, whole_transaction};
 use crate::replay::{Ahead, StreamOptions};
-use crate::selection::{Publications, TableName};
+use crate::selection::{Publications, SelectionSpec, TableName};
 use crate::sink::Services;
 use crate::subscriber::{Protocol, SubscriberInfo};
 
@@ -96,6 +96,10 @@ impl Fanout for FanoutService {
         wanted.selection.grant = self.services.guard.current().grant_of(GRPC_ROLE);
         self.require_publications(&wanted.selection.publications)
             .await?;
+        let grant = wanted.selection.grant.clone();
+        let filters = wanted.row_filters.explain(&self.services, grant.as_deref());
+        wanted.selection.filters = filters.await?;
+        check_filters(&wanted.selection)?;
         let (start, lease) = self.start(&wanted.start).await?;
         let mut emit = wanted.emit;
         emit.start = start;
@@ -217,6 +221,19 @@ impl Fanout for FanoutService {
             relations: relations.map(describe_relation).collect(),
             publications: publications.map(describe_publication).collect(),
         }))
+    }
+}
+
+/// Without publications rows come as those of their partitions.
+fn check_filters(selection: &SelectionSpec) -> Result<(), Status> {
+    let mut filters = selection.filters.iter();
+    let rooted = filters.find(|filter| filter.partitioned);
+    match (&selection.publications, rooted) {
+        (Publications::Everything, Some(filter)) => Err(Status::invalid_argument(format!(
+            "\"{}\" is a partitioned table: name a publication that publishes it via its root, or filter its partitions",
+            filter.table
+        ))),
+        _ => Ok(()),
     }
 }
 

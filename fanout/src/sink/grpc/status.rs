@@ -23,6 +23,9 @@ impl From<StreamError> for Status {
             StreamError::Refused(refusal) if refusal.is_denial() => {
                 Self::permission_denied(message)
             }
+            StreamError::Refused(refusal) if refusal.is_of_filter() => {
+                Self::failed_precondition(message)
+            }
             StreamError::Refused(_) => Self::unimplemented(message),
             StreamError::RowFilter(_) => Self::failed_precondition(message),
             StreamError::Evaluate(_) => Self::unavailable(message),

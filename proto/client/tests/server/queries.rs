@@ -14,6 +14,7 @@ async fn queries() {
     let mut connection = server.admin().await;
     gives_results(&mut connection).await;
     goes_on_after_errors(&mut connection).await;
+    keeps_to_one_statement(&mut connection).await;
     keeps_notices(&mut connection).await;
     refuses_copies(&mut connection).await;
     refuses_other_encodings(&mut connection).await;
@@ -60,6 +61,20 @@ async fn gives_results(connection: &mut Connection) {
         .await
         .unwrap_err();
     assert!(matches!(none, Error::NotOneValue { rows: 0 }));
+}
+
+async fn keeps_to_one_statement(connection: &mut Connection) {
+    connection
+        .single_statement("CREATE TEMP TABLE single (id int)")
+        .await
+        .unwrap();
+    let two = "INSERT INTO single VALUES (1); DROP TABLE single";
+    let refused = connection.single_statement(two).await.unwrap_err();
+    assert_eq!(refused.code(), Some("42601"));
+    let count = connection
+        .query_one_value("SELECT count(*) FROM single")
+        .await;
+    assert_eq!(count.unwrap().as_deref(), Some("0"));
 }
 
 async fn goes_on_after_errors(connection: &mut Connection) {
