@@ -26,6 +26,7 @@ mod main {
     mod native;
     mod order;
     mod own_publications;
+    mod own_subscriptions;
     mod publication_sql;
     mod publications;
     mod random_workload;

@@ -8,13 +8,17 @@
 use std::collections::BTreeSet;
 
 use pg_proto::Oid;
-use storage_format::catalog::{Publication, PublicationState};
+use storage_format::catalog::{Attribute, Publication, PublicationState, PublicationTable};
 
 use super::message::parse_state;
 use super::state_json::StateJson;
 
 /// Longest name of a publication, in bytes.
 const NAME_BYTES_MAX: usize = 63;
+
+/// The text of a filter of which a column was renamed or dropped. The filter's tree goes by number; where its text has to be
+/// evaluated, in an initial copy for example, the source says that it has no column of this name.
+const RENAMED: &str = "\"column renamed: run decctl publication alter\"";
 
 /// A publication of Decant's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +82,50 @@ impl OwnPublication {
         self.state.publications.first()
     }
 
+    /// The publication with its tables' columns named as they are now, as far as the source says that: it means them by
+    /// number. A column that was dropped is no longer listed.
+    fn as_of(&self, publication: &Publication, source: &PublicationState) -> Publication {
+        let mut publication = publication.clone();
+        for table in &mut publication.tables {
+            let attributes = |state: &PublicationState| {
+                let described = state
+                    .relations
+                    .iter()
+                    .find(|one| one.oid == table.relation)?;
+                described.attributes.clone()
+            };
+            if let (Some(then), Some(now)) = (attributes(&self.state), attributes(source)) {
+                follow(table, &then, &now);
+            }
+        }
+        publication
+    }
+
     /// Its state as JSON, for the store.
     pub fn state_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&StateJson::from(&self.state))
+    }
+}
+
+/// Has a table's list and filter name columns as they are `now`, where they were made for those of `then`.
+fn follow(table: &mut PublicationTable, then: &[Attribute], now: &[Attribute]) {
+    let current = |name: &String| {
+        let then = then.iter().find(|one| one.name == *name)?;
+        now.iter().find(|one| one.number == then.number)
+    };
+    if let Some(columns) = &mut table.columns {
+        let named = columns.iter().filter_map(current);
+        *columns = named.map(|one| one.name.clone()).collect();
+    }
+    if let Some(filter) = &mut table.row_filter {
+        let renamed = then.iter().any(|then| {
+            let used = filter.tree.contains(&format!(":varattno {} ", then.number));
+            let mut now = now.iter();
+            used && !now.any(|one| one.number == then.number && one.name == then.name)
+        });
+        if renamed {
+            RENAMED.clone_into(&mut filter.sql);
+        }
     }
 }
 
@@ -109,7 +154,10 @@ pub fn with_own(source: &PublicationState, own: &[OwnPublication]) -> Publicatio
             );
             continue;
         }
-        publications.extend(one.publication().cloned());
+        publications.extend(
+            one.publication()
+                .map(|publication| one.as_of(publication, source)),
+        );
         add_relations(&mut all, &one.state);
     }
     all.publications = publications.into();
@@ -135,6 +183,8 @@ fn add_relations(all: &mut PublicationState, own: &PublicationState) {
 
 #[cfg(test)]
 mod tests {
+    use storage_format::catalog::RowFilterText;
+
     use super::*;
 
     const STATE: &str = r#"{"database": {"ctype": "C", "locale": null, "collate": "C", "encoding": "UTF8", "provider": "c"},
@@ -189,6 +239,36 @@ mod tests {
         }]
         .into();
         assert_eq!(with_own(&source, &[own()]), source);
+    }
+
+    #[test]
+    fn columns_are_meant_by_number() {
+        let attribute = |number, name: &str| Attribute {
+            number,
+            name: name.to_owned(),
+            ..Attribute::default()
+        };
+        let then = [attribute(1, "id"), attribute(2, "v"), attribute(3, "w")];
+        let now = [attribute(1, "key"), attribute(3, "w"), attribute(4, "v")];
+        let mut table = PublicationTable {
+            columns: Some(vec!["id".to_owned(), "v".to_owned(), "w".to_owned()]),
+            row_filter: Some(RowFilterText {
+                sql: "(w > 1)".to_owned(),
+                tree: "{VAR :varattno 3 :vartype 23}".to_owned(),
+            }),
+            ..PublicationTable::default()
+        };
+        follow(&mut table, &then, &now);
+        let columns = table.columns.as_deref().unwrap();
+        assert_eq!(
+            columns,
+            ["key", "w"],
+            "a new column of a dropped one's name is another one"
+        );
+        assert_eq!(table.row_filter.as_ref().unwrap().sql, "(w > 1)");
+        table.row_filter.as_mut().unwrap().tree = "{VAR :varattno 1 :vartype 23}".to_owned();
+        follow(&mut table, &then, &now);
+        assert_eq!(table.row_filter.unwrap().sql, RENAMED);
     }
 
     #[test]

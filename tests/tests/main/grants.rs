@@ -126,3 +126,50 @@ async fn grpc_clients_are_a_role_of_their_own() {
         assert_mentions(&error, &["PermissionDenied", "permission denied for"]);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publications_of_decants_own_are_granted_like_the_others() {
+    let (mut stage, file) = stage().await;
+    for (name, table) in [
+        ("mine", "orders (id, total) where (total > 5)"),
+        ("whole", "orders where (total > 5)"),
+        ("hidden", "orders (id, total)"),
+    ] {
+        stage
+            .decant
+            .decctl_successfully(&["publication", "create", name, "--table", table]);
+    }
+    let granted = GRANTS.replace("\"narrow\"", "\"narrow\", \"mine\", \"whole\"");
+    std::fs::write(&file, granted).unwrap();
+    stage.decant.restart_fanout(0).await;
+    let mut reader = stage.decant.fanout(0).endpoint();
+    reader.user = "reader".to_owned();
+    let mut session = Session::connect_for_replication(&reader).await.unwrap();
+    session
+        .run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput NOEXPORT_SNAPSHOT")
+        .await;
+    stage
+        .source
+        .sql("insert into orders values (1, 10, 'secret'), (2, 1, 'secret')")
+        .await;
+    let end = stage.settle().await;
+    let received = start(&reader, "mine", "").await.unwrap();
+    let received = { received }.receive_until(end, patience()).await;
+    assert_eq!(received.len(), 1);
+    for (publications, words) in [
+        ("whole", "column \"card\""),
+        ("mine,hidden", "publication \"hidden\""),
+    ] {
+        let error = match start(&reader, publications, "").await {
+            Ok(mut client) => client.receive_error(patience()).await.to_string(),
+            Err(error) => error,
+        };
+        assert_mentions(&error, &["42501", "permission denied for", words]);
+    }
+    let url = stage.decant.fanout(0).grpc_url();
+    let mut request = from_lsn(Lsn::INVALID);
+    request.publications = vec!["hidden".to_owned()];
+    let subscriber = GrpcSubscriber::start(url, request, Keep::Rows);
+    let error = subscriber.wait_for_error(patience()).await;
+    assert_mentions(&error, &["PermissionDenied", "publication \"hidden\""]);
+}

@@ -165,7 +165,108 @@ async fn every_rule(major: u32) {
         definitions.extend(GENERATED.iter().map(|sql| (*sql).to_owned()));
         sets.extend(GENERATED_SETS.iter().map(|names| owned(names)));
     }
-    compare(major, &definitions, &sets).await;
+    compare(major, &definitions, &[], &sets).await;
+}
+
+/// Arguments of `decctl publication create`, of the same meaning as the publication of the source of this name.
+const OWN: &[(&str, &[&str])] = &[
+    ("list_a", &["--table", "s1.a (id, z)"]),
+    ("list_order", &["--table", "s1.a (z, id)"]),
+    ("plain_a", &["--table", "s1.a"]),
+    ("list_other", &["--table", "s1.a (id, x)"]),
+    ("list_index", &["--table", "s2.c (k, u)"]),
+    (
+        "inserts",
+        &[
+            "--table",
+            "s1.b (v)",
+            "--table",
+            "s1.a (x)",
+            "--publish",
+            "insert",
+        ],
+    ),
+    ("in_schema", &["--schema", "s1", "--table", "s2.c"]),
+    (
+        "one_leaf",
+        &["--table", "s1.leaf2 (id, r)", "--publish", "insert, delete"],
+    ),
+    ("rows_a", &["--table", "s1.a where (id > 1 and id <> 50)"]),
+    (
+        "rows_a_inserts",
+        &[
+            "--table",
+            "s1.a where (id = 4 or id > 60)",
+            "--publish",
+            "insert",
+        ],
+    ),
+    (
+        "rows_a_list",
+        &["--table", "s1.a (id, z) where (id between 2 and 10)"],
+    ),
+    (
+        "rows_b",
+        &["--table", "s1.b where (v like 't%' or v is null)"],
+    ),
+    (
+        "rows_c",
+        &["--table", "s2.c where (u = 'u2' or k in (1, 4))"],
+    ),
+    (
+        "rows_c_postgres",
+        &["--table", "s2.c where (u ~ '^(u[13]|moved)$')"],
+    ),
+    (
+        "rows_leaf",
+        &[
+            "--table",
+            "s2.leaf1 where (id % 2 = 1)",
+            "--table",
+            "s1.leaf2 where (id > 2)",
+        ],
+    ),
+    ("rows_fail", &["--table", "s1.a where (10 / (id - 4) <> 0)"]),
+    (
+        "rows_fail_postgres",
+        &["--table", "s1.a where (ln(5 - id) < 5)"],
+    ),
+    ("rows_fail_always", &["--table", "s1.b where (id = 1 / 0)"]),
+];
+
+const OWN_GENERATED: &[(&str, &[&str])] = &[
+    ("gen_stored", &["--table", "s1.gen", "--generated-columns"]),
+    ("gen_none", &["--table", "s1.gen"]),
+    ("gen_list", &["--table", "s1.gen (id, g)"]),
+    ("gen_whole", &["--table", "s1.gen (id, v, g, t)"]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publications_of_decants_own_as_version_15() {
+    publications_of_decants_own(15).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publications_of_decants_own_as_version_18() {
+    publications_of_decants_own(18).await;
+}
+
+/// A walsender of the source follows its publication, a fanout one of Decant's own of the same definition.
+async fn publications_of_decants_own(major: u32) {
+    let mut own = OWN.to_vec();
+    let mut definitions = DEFINITIONS.to_vec();
+    let mut sets = SETS.to_vec();
+    if major >= 18 {
+        own.extend(OWN_GENERATED);
+        definitions.extend(GENERATED);
+        sets.extend(GENERATED_SETS);
+    }
+    let is_own = |name: &str| own.iter().any(|(own, _)| *own == name);
+    definitions.retain(|sql| sql.split(' ').nth(2).is_some_and(is_own));
+    sets.retain(|names| names.iter().all(|name| is_own(name)));
+    let definitions: Vec<String> = definitions.into_iter().map(str::to_owned).collect();
+    let sets: Vec<Vec<String>> = sets.into_iter().map(owned).collect();
+    compare(major, &definitions, &own, &sets).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,7 +302,7 @@ async fn random_definitions(major: u32) {
             let second = refs[random.below(refs.len())];
             sets.push(owned(&[first, second]));
         }
-        compare(major, &definitions, &sets).await;
+        compare(major, &definitions, &[], &sets).await;
     }
 }
 
@@ -209,8 +310,14 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Runs the workload under these publications, and compares what each set of them gets.
-async fn compare(major: u32, definitions: &[String], sets: &[Vec<String>]) {
+/// Runs the workload under these publications, and compares what each set of them gets. With `own`, a fanout's
+/// subscribers name those of Decant's own.
+async fn compare(
+    major: u32,
+    definitions: &[String],
+    own: &[(&str, &[&str])],
+    sets: &[Vec<String>],
+) {
     let settings = [("max_replication_slots", "100"), ("max_wal_senders", "20")];
     let mut stage = Stage::with_settings(major, &settings, 1, TABLES).await;
     let mut session = stage.source.session().await;
@@ -219,6 +326,12 @@ async fn compare(major: u32, definitions: &[String], sets: &[Vec<String>]) {
             panic!("{definition}: {error}");
         }
     }
+    for (name, arguments) in own {
+        let name = format!("own_{name}");
+        let all = [&["publication", "create", &name], *arguments].concat();
+        stage.decant.decctl_successfully(&all);
+    }
+    let prefixes = ["", if own.is_empty() { "" } else { "own_" }];
     stage.settle().await;
     let fanout = stage.decant.fanout(0).endpoint();
     let endpoints = [stage.source.endpoint(), fanout];
@@ -239,13 +352,13 @@ async fn compare(major: u32, definitions: &[String], sets: &[Vec<String>]) {
     }
     let end = stage.settle().await;
     for (number, names) in sets.iter().enumerate() {
-        let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-        let options = format!(
-            "proto_version '1', publication_names '{}'",
-            quoted.join(",")
-        );
         let mut streams = Vec::new();
-        for endpoint in &endpoints {
+        for (endpoint, prefix) in endpoints.iter().zip(prefixes) {
+            let quoted = names.iter().map(|name| format!("\"{prefix}{name}\""));
+            let options = format!(
+                "proto_version '1', publication_names '{}'",
+                quoted.collect::<Vec<String>>().join(",")
+            );
             let slot = format!("s{number}");
             let client = StreamClient::start(endpoint, &slot, Lsn::INVALID, &options).await;
             let mut client = client.unwrap_or_else(|error| panic!("{names:?}: {error}"));

@@ -19,6 +19,11 @@ impl ServerVersion {
         digits.get(..end)?.parse().ok().map(Self)
     }
 
+    /// The number.
+    pub(crate) const fn major(self) -> u32 {
+        self.0
+    }
+
     /// The highest pgoutput protocol version (`LOGICALREP_PROTO_MAX_VERSION_NUM`).
     pub(crate) const fn proto_max(self) -> u32 {
         match self.0 {

@@ -19,6 +19,7 @@ use pg_proto::wire::{ErrorFields, sqlstate};
 use super::call::{Call, Place};
 use super::mention::{Mention, Named, mentions, relation};
 use super::names::{View, is_mentioned_in, may_be_mentioned_in};
+use super::publications;
 use super::text::{Edit, Text};
 
 /// What becomes of a statement.
@@ -51,15 +52,20 @@ pub(super) struct Dialect {
     pub(super) escapes: bool,
     /// Slots have the flag `failover`.
     pub(super) has_failover: bool,
+    /// Decant has publications of its own, beside those of a source of this major version.
+    pub(super) publications: Option<u32>,
 }
 
 /// Decides about a text, which may be several statements.
 pub(super) fn analyse(bytes: &[u8], dialect: Dialect) -> Verdict {
-    if !may_be_mentioned_in(bytes) {
+    let slots = may_be_mentioned_in(bytes);
+    if !slots && (dialect.publications.is_none() || !publications::may_be_mentioned_in(bytes)) {
         return Verdict::Plain;
     }
     let text = match Text::new(bytes, dialect.escapes) {
         Ok(text) => text,
+        // The source says so itself.
+        Err(_) if !slots => return Verdict::Plain,
         Err(error) => {
             let error = ErrorFields::error(sqlstate::SYNTAX_ERROR, error.to_string());
             return Verdict::Refused(Box::new(error));
@@ -78,7 +84,8 @@ fn special(text: &Text<'_>, dialect: Dialect) -> Result<Option<Special>, ErrorFi
     let mut edits = Vec::new();
     let mut calls = None;
     for statement in &statements {
-        let found = mentions(text, statement.clone());
+        let found = mentions(text, statement.clone(), false);
+        read_publications(text, statement, dialect, &mut special, &mut edits);
         check_kind(text, statement, &found)?;
         check_strings(text, statement)?;
         for mention in &found {
@@ -89,6 +96,7 @@ fn special(text: &Text<'_>, dialect: Dialect) -> Result<Option<Special>, ErrorFi
                         special.views.push(*view);
                     }
                 }
+                Named::Publications(_) => {}
                 Named::NotHere(name) => return Err(not_here(name)),
                 Named::Function(function) if statements.len() > 1 => {
                     return Err(not_so(function.name()));
@@ -107,6 +115,34 @@ fn special(text: &Text<'_>, dialect: Dialect) -> Result<Option<Special>, ErrorFi
     }
     special.text = text.render(0..text.bytes.len(), &edits);
     Ok(Some(special))
+}
+
+/// Publications of the source and Decant's own, where a statement reads them at once and as a query does.
+fn read_publications(
+    text: &Text<'_>,
+    statement: &Range<usize>,
+    dialect: Dialect,
+    special: &mut Special,
+    edits: &mut Vec<Edit>,
+) {
+    let Some(major) = dialect.publications else {
+        return;
+    };
+    let first = statement.start;
+    let at_once = text.is(first, b'(') || text.is_any(first, &AT_ONCE);
+    if !at_once || publications::is_of_table(text, statement) {
+        return;
+    }
+    for mention in mentions(text, statement.clone(), true) {
+        let Named::Publications(source) = mention.named else {
+            continue;
+        };
+        let written = publications::edits(text, source, &mention.words, statement, major);
+        edits.extend(written.unwrap_or_default());
+        if !special.views.contains(&View::Publications) {
+            special.views.push(View::Publications);
+        }
+    }
 }
 
 /// The statements of a text that are not empty.
@@ -146,6 +182,7 @@ fn check_kind(
             Named::View(view) => view.name(),
             Named::Function(function) => function.name(),
             Named::NotHere(name) => name,
+            Named::Publications(_) => return Ok(()),
         })),
     }
 }
@@ -187,7 +224,7 @@ fn has_call(content: &[u8]) -> bool {
     let Ok(text) = Text::new(content, false) else {
         return false;
     };
-    let found = mentions(&text, 0..text.tokens.len());
+    let found = mentions(&text, 0..text.tokens.len(), false);
     let is_call = |mention: &Mention| !matches!(mention.named, Named::View(_));
     found.iter().any(is_call)
 }

@@ -9,6 +9,7 @@ fn verdict(text: &str) -> Verdict {
     let dialect = Dialect {
         escapes: false,
         has_failover: true,
+        publications: None,
     };
     analyse(text.as_bytes(), dialect)
 }

@@ -215,7 +215,7 @@ impl Session<'_> {
         (name, query, types): (&[u8], &[u8], Vec<Oid>),
     ) -> io::Result<bool> {
         self.prepared.forget_statement(name);
-        match analyse(query, self.dialect()) {
+        match analyse(query, self.dialect(query).await) {
             Verdict::Plain => Ok(self.hand_on(batch, frame.tag(), frame.as_frame().body)),
             Verdict::Refused(error) => self.refuse(batch, *error).await,
             Verdict::Special(special) => {

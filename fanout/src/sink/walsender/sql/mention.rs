@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::names::{Function, View, is_not_here};
+use super::publications;
 use super::text::{Edit, Text};
 
 /// What is named.
@@ -14,6 +15,8 @@ pub(super) enum Named {
     Function(Function),
     /// Something that can't be served.
     NotHere(String),
+    /// Publications, as a relation to read or a function that is called.
+    Publications(publications::Source),
 }
 
 /// A name and where it stands, in words, with its schema.
@@ -23,23 +26,34 @@ pub(super) struct Mention {
     pub(super) words: Range<usize>,
 }
 
-/// All mentions among the words of a statement.
-pub(super) fn mentions(text: &Text<'_>, statement: Range<usize>) -> Vec<Mention> {
+/// All mentions among the words of a statement. `publications`: also those of publications.
+pub(super) fn mentions(
+    text: &Text<'_>,
+    statement: Range<usize>,
+    publications: bool,
+) -> Vec<Mention> {
     let mut found = Vec::new();
     let mut clauses = Clauses::default();
     for index in statement {
         clauses.follow(text, index);
-        if let Some(mention) = mention(text, index, &clauses) {
+        if let Some(mention) = mention(text, index, &clauses, publications) {
             found.push(mention);
         }
     }
     found
 }
 
-fn mention(text: &Text<'_>, index: usize, clauses: &Clauses) -> Option<Mention> {
+fn mention(
+    text: &Text<'_>,
+    index: usize,
+    clauses: &Clauses,
+    publications: bool,
+) -> Option<Mention> {
     let name = text.token(index)?.name()?;
     let (view, function) = (View::of_name(name), Function::of_name(name));
-    if view.is_none() && function.is_none() && !is_not_here(name) {
+    let is_called = text.is(index + 1, b'(');
+    let source = publications::Source::of_name(name, is_called).filter(|_| publications);
+    if view.is_none() && function.is_none() && source.is_none() && !is_not_here(name) {
         return None;
     }
     let start = match index.checked_sub(1).filter(|dot| text.is(*dot, b'.')) {
@@ -56,10 +70,14 @@ fn mention(text: &Text<'_>, index: usize, clauses: &Clauses) -> Option<Mention> 
         }
     };
     let words = start..index + 1;
-    let is_called = text.is(index + 1, b'(');
+    let is_relation = || !text.is(index + 1, b'.') && clauses.names_relation(text, start);
+    if let Some(source) = source {
+        let named = Named::Publications(source);
+        return (is_called || is_relation()).then_some(Mention { named, words });
+    }
     let named = match (view, function) {
         (Some(view), _) if !is_called => {
-            if text.is(index + 1, b'.') || !clauses.names_relation(text, start) {
+            if !is_relation() {
                 return None;
             }
             Named::View(view)

@@ -4,6 +4,7 @@
 //! ```text
 //! lexer      words            text       a text, its words, parts of it written anew
 //! names      which relations and functions are meant      mention    where a text names them
+//! publications  of Decant's own beside the source's
 //! call       functions that do something                  analysis   what becomes of a statement
 //! views      rows of now      effects    what functions do      hidden     this endpoint's own statements at the source
 //! relay      the simple protocol                          extended   the extended one (pipeline, prepared)
@@ -19,11 +20,13 @@ mod mention;
 mod names;
 mod pipeline;
 mod prepared;
+mod publications;
 mod relay;
 mod text;
 mod views;
 
 use std::io;
+use std::time::Duration;
 
 use pg_proto::wire::{
     BackendMessage, ErrorFields, FieldDescription, ReplicationMode, TransactionStatus, sqlstate,
@@ -40,6 +43,9 @@ pub(super) use prepared::Prepared;
 
 /// The first statement of every PostgreSQL subscriber and of libpq's replication tools.
 const CLEAR_SEARCH_PATH: &str = "SELECT pg_catalog.set_config('search_path', '', false);";
+
+/// Longest time for this fanout to come to where the decoder is.
+const HEAD_WAIT: Duration = Duration::from_secs(2);
 
 impl Session<'_> {
     /// Runs what is no replication command.
@@ -58,7 +64,7 @@ impl Session<'_> {
                 return Ok(self.clear_search_path());
             }
         }
-        let prepared = match analyse(text, self.dialect()) {
+        let prepared = match analyse(text, self.dialect(text).await) {
             Verdict::Plain => return self.proxy(text).await,
             Verdict::Refused(_) if self.upstream.status() == TransactionStatus::Failed => {
                 Err(aborted())
@@ -72,12 +78,27 @@ impl Session<'_> {
         }
     }
 
-    fn dialect(&self) -> Dialect {
+    /// What `text` is read by.
+    async fn dialect(&self, text: &[u8]) -> Dialect {
         let conforming = self.parameters.find("standard_conforming_strings");
+        let publications = publications::may_be_mentioned_in(text) && self.has_publications().await;
         Dialect {
             escapes: conforming.is_some_and(|(_, value)| value == "off"),
             has_failover: self.source.version.has_failover(),
+            publications: publications.then_some(self.source.version.major()),
         }
+    }
+
+    /// Whether Decant has publications of its own; what was made a moment ago is waited for.
+    async fn has_publications(&self) -> bool {
+        let services = &self.shared.services;
+        if let Ok(durable) = services.positions.durable().await {
+            let reached = services.replay.reached(durable);
+            // What is here is served in any case.
+            let _ = tokio::time::timeout(HEAD_WAIT, reached).await;
+        }
+        let catalog = services.replay.catalog();
+        catalog.is_ok_and(|catalog| publications::exist(&catalog))
     }
 
     /// Puts in place what a statement needs.

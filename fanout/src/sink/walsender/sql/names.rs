@@ -9,11 +9,13 @@ pub(super) enum View {
     Senders,
     /// `pg_stat_replication_slots`.
     SlotStatistics,
+    /// Decant's own publications, for `pg_publication` and its kin: see [`super::publications`].
+    Publications,
 }
 
 impl View {
-    /// All of them.
-    pub(super) const ALL: [Self; 3] = [Self::Slots, Self::Senders, Self::SlotStatistics];
+    /// Those that are read in place of the source's.
+    const ALL: [Self; 3] = [Self::Slots, Self::Senders, Self::SlotStatistics];
 
     /// Its name in `pg_catalog`.
     pub(super) const fn name(self) -> &'static str {
@@ -21,6 +23,7 @@ impl View {
             Self::Slots => "pg_replication_slots",
             Self::Senders => "pg_stat_replication",
             Self::SlotStatistics => "pg_stat_replication_slots",
+            Self::Publications => "pg_publication",
         }
     }
 
@@ -30,6 +33,7 @@ impl View {
             Self::Slots => "decant.replication_slots",
             Self::Senders => "decant.stat_replication",
             Self::SlotStatistics => "decant.stat_replication_slots",
+            Self::Publications => super::publications::SETTING,
         }
     }
 

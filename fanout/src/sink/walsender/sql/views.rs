@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::session::Session;
 use super::hidden::{literal, set};
 use super::names::View;
+use super::publications;
 use crate::subscriber::{Protocol, Subscriber};
 
 /// Stands for the number of the database, which the source knows.
@@ -40,6 +41,13 @@ impl Session<'_> {
             View::SlotStatistics => {
                 let rows = Value::Array(self.statistics_rows().await?).to_string();
                 set(view.setting(), &ascii(&rows))
+            }
+            View::Publications => {
+                let catalog = self.shared.services.replay.catalog();
+                let catalog = catalog
+                    .map_err(|error| ErrorFields::error(error.sqlstate(), error.to_string()))?;
+                let definitions = publications::definitions(&catalog);
+                set(view.setting(), definitions.as_deref().unwrap_or("[]"))
             }
         })
     }
