@@ -82,20 +82,20 @@ impl Prepared {
     }
 }
 
-/// After the log was cut off: slots that are past the cut have what the source never had. They can't go on.
+/// After the log was cut off: slots whose subscribers have what the source never had can't go on.
 fn forget_cut_off(registry: &Registry, directory: &Path) -> Result<(), DecoderError> {
     let cut = WatermarkReader::open(directory)
         .map_err(|error| log_error(&directory.display().to_string())(error.into()))?
         .cut();
-    let Some((lsn, number)) = cut else {
+    let Some(cut) = cut else {
         return Ok(());
     };
-    for slot in registry.note_cut(lsn, number)? {
+    for slot in registry.note_cut(cut)? {
         tracing::error!(
             slot = slot.name,
             confirmed = %slot.confirmed_lsn,
-            cut = %lsn,
-            "slot dropped: its subscriber has transactions that were cut off the log; copy its tables anew"
+            cut = %cut.lsn,
+            "slot invalidated: its subscriber has transactions that were cut off the log; make it and its tables anew"
         );
     }
     Ok(())

@@ -54,6 +54,7 @@ mod tests {
         let range = ErrorDetail {
             oldest_lsn: 5,
             newest_lsn: 9,
+            invalidation_reason: String::new(),
         };
         let status = with_detail(Code::OutOfRange, "gone", &range);
         assert_eq!(

@@ -14,6 +14,8 @@ use crate::block::Block;
 pub(crate) struct BlockKey {
     pub(crate) sequence: u64,
     pub(crate) sealed: bool,
+    /// The last cut of the log when the file was opened.
+    pub(crate) cut: u64,
     pub(crate) offset: u64,
 }
 
@@ -254,6 +256,7 @@ mod tests {
         BlockKey {
             sequence: offset % 3,
             sealed: offset.is_multiple_of(2),
+            cut: 0,
             offset,
         }
     }

@@ -138,6 +138,13 @@ impl Cluster {
         .await;
     }
 
+    /// Takes a standby off its primary: what it has not received it never will. It is started anew.
+    pub async fn leave_primary(&mut self) {
+        self.stop(Stop::Fast).await;
+        self.set("primary_conninfo", "");
+        self.start().await;
+    }
+
     /// Makes a standby a server of its own.
     pub async fn promote(&self) {
         self.sql("select pg_promote()").await;

@@ -13,6 +13,7 @@ mod main {
     mod descriptions;
     mod endpoint;
     mod extended_protocol;
+    mod failover;
     mod failpoints;
     mod grammar;
     mod grants;

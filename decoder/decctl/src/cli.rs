@@ -258,8 +258,13 @@ pub(crate) struct VerifyArgs {
     /// run)
     #[arg(long, value_name = "LSN", conflicts_with_all = ["quarantine", "quarantine_from"])]
     pub(crate) gap_to: Option<Lsn>,
+    /// Makes the log go on with the source as it is now, after a failover or when its slot was lost, advanced or made anew:
+    /// cuts off first what the source never had, writes a gap for what it can't send any more, goes over to its timeline.
+    /// Readers that it concerns are told (no decoder may run)
+    #[arg(long, conflicts_with_all = ["quarantine", "quarantine_from", "gap_to"])]
+    pub(crate) accept_source: bool,
     /// Compares a table of the source with what the log's changes make of it, and does nothing else
-    #[arg(long, requires = "table", conflicts_with_all = ["repair", "quarantine", "quarantine_from", "gap_to"])]
+    #[arg(long, requires = "table", conflicts_with_all = ["repair", "quarantine", "quarantine_from", "gap_to", "accept_source"])]
     pub(crate) against_source: bool,
     /// The table for --against-source
     #[arg(long, value_name = "SCHEMA.TABLE", requires = "against_source")]

@@ -107,6 +107,9 @@ pub(crate) enum Error {
         /// What came.
         found: String,
     },
+    /// The log can't go on with this source.
+    #[error("the source can't be accepted for this log: {0}")]
+    NotAcceptable(String),
     /// A part of a publication's definition is more than that.
     #[error(
         "\"{0}\" has a semicolon outside quotes: give one table, as CREATE PUBLICATION takes it"

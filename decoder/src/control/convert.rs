@@ -4,10 +4,10 @@ use std::time::{Instant, SystemTime};
 
 use pg_proto::{Lsn, PgTimestamp};
 use proto::v1;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::catalog::ExplainError;
-use crate::registry::{RegistryError, Slot};
+use crate::registry::{Invalidation, RegistryError, Slot};
 use crate::retention::{SegmentFacts, Verdict};
 use crate::state::{CatalogMode, Head, RefreshError, SourceState};
 
@@ -24,6 +24,7 @@ pub(super) fn slot(slot: &Slot, durable: Lsn, now: Instant) -> v1::SlotStatus {
     let lease = slot.lease_at(now);
     let holder = lease.map(|lease| lease.holder.to_string());
     let left = lease.map(|lease| lease.until.saturating_duration_since(now));
+    let reason = slot.invalidation.map_or("", Invalidation::as_str);
     let lease_until = left.map(|left| unix_micros(SystemTime::now() + left));
     v1::SlotStatus {
         name: slot.name.clone(),
@@ -39,6 +40,7 @@ pub(super) fn slot(slot: &Slot, durable: Lsn, now: Instant) -> v1::SlotStatus {
         lease_until: lease_until.unwrap_or_default(),
         plugin: slot.plugin.clone(),
         lag_bytes: durable.bytes_since(slot.confirmed_lsn),
+        invalidation_reason: reason.to_owned(),
     }
 }
 
@@ -93,6 +95,14 @@ pub(super) fn registry_error(error: RegistryError) -> Status {
         | RegistryError::HolderMissing { .. } => Status::invalid_argument(text),
         RegistryError::Held { .. } | RegistryError::Superseded { .. } => {
             Status::failed_precondition(text)
+        }
+        // Its own code: it is neither in use nor unknown.
+        RegistryError::Invalidated { reason, .. } => {
+            let detail = v1::ErrorDetail {
+                invalidation_reason: reason.as_str().to_owned(),
+                ..v1::ErrorDetail::default()
+            };
+            proto::status::with_detail(Code::DataLoss, text, &detail)
         }
         RegistryError::TooMany { .. } => Status::resource_exhausted(text),
         RegistryError::Store(_)

@@ -12,7 +12,7 @@ use storage_format::record::RecordKind;
 use tonic::Status;
 
 use super::convert::{internal, registry_error};
-use crate::registry::{Holder, NewSlot, Registry, Slot, SlotChange};
+use crate::registry::{Holder, NewSlot, Registry, RegistryError, Slot, SlotChange};
 use crate::retention::Retention;
 
 /// Memory for looking at one place of the log.
@@ -65,6 +65,10 @@ pub(super) fn create_copy(
     // What the other one holds is kept until the new one holds it too.
     let _paused = retention.pause();
     let source = registry.get(source).map_err(registry_error)?;
+    if let Some(reason) = source.invalidation {
+        let name = source.name;
+        return Err(registry_error(RegistryError::Invalidated { name, reason }));
+    }
     new.start_lsn = source.confirmed_lsn;
     new.two_phase = source.two_phase;
     new.failover = source.failover;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pg_proto::ReadError;
 
-use super::slot::{Holder, InvalidHolder};
+use super::slot::{Holder, InvalidHolder, Invalidation};
 use super::store::StoreError;
 
 /// A request was refused, or the registry can't be used.
@@ -41,6 +41,14 @@ pub enum RegistryError {
         holder: Holder,
         /// How long the lease still holds.
         left: Duration,
+    },
+    /// It was invalidated. The words are PostgreSQL's, the fanout puts its version's before them.
+    #[error("replication slot \"{name}\" has been invalidated ({}): drop it and make it anew", reason.as_str())]
+    Invalidated {
+        /// The slot.
+        name: String,
+        /// Why.
+        reason: Invalidation,
     },
     /// A newer incarnation of the same name has been seen.
     #[error(

@@ -1,13 +1,11 @@
 //! What the registry keeps beside the slots.
 
-use std::time::Instant;
-
-use pg_proto::Lsn;
 use pg_proto::read::Reader;
+use storage_format::watermark::Cut;
 
 use super::error::RegistryError;
 use super::operations::Registry;
-use super::slot::Slot;
+use super::slot::{Invalidation, Slot};
 use super::store::{Store, StoreError};
 use super::value::{put_str, take_str};
 use crate::catalog::Secret;
@@ -46,23 +44,31 @@ impl Registry {
         Ok(())
     }
 
-    /// Drops the slots whose subscribers have something that ended behind `lsn`, where the log was cut off with the number
-    /// `cut`; once for each cut, since later on a slot may well be past that position. Durable when this returns. Returns
-    /// the slots that are gone.
-    pub fn note_cut(&self, lsn: Lsn, cut: u64) -> Result<Vec<Slot>, RegistryError> {
+    /// Invalidates the slots whose subscribers have something that was cut off the log, and takes back to the cut those that are
+    /// past it without having any of that; once for each cut, since later on a slot may well be past that position. Durable
+    /// when this returns. Returns the slots that are invalid now.
+    pub fn note_cut(&self, cut: Cut) -> Result<Vec<Slot>, RegistryError> {
         let known = self.store.scan(CUT_KEY)?.pop();
         let known = known.and_then(|(_, value)| value.first_chunk().copied());
-        if known.map_or(0, u64::from_be_bytes) >= cut {
+        if known.map_or(0, u64::from_be_bytes) >= cut.epoch {
             return Ok(Vec::new());
         }
-        let mut ahead = self.list();
-        ahead.retain(|slot| slot.confirmed_lsn > lsn);
-        for slot in &ahead {
-            self.drop_slot(&slot.name, None, true, Instant::now())?;
-        }
-        self.store.put(CUT_KEY, &cut.to_be_bytes())?;
+        let concerned = |slot: &Slot| {
+            cut.concerns(slot.confirmed_lsn)
+                .then_some(Invalidation::Forked)
+        };
+        let ended = self.invalidate(concerned)?;
+        self.change(|slot| {
+            let past = slot.invalidation.is_none() && slot.confirmed_lsn > cut.lsn;
+            if past {
+                slot.confirmed_lsn = cut.lsn;
+                slot.restart_lsn = cut.lsn;
+            }
+            past
+        })?;
+        self.store.put(CUT_KEY, &cut.epoch.to_be_bytes())?;
         self.store.flush()?;
-        Ok(ahead)
+        Ok(ended)
     }
 
     /// The secrets that prove messages of the source, newest first.

@@ -26,6 +26,7 @@
 //! nothing is deleted then until an operator asks for it. A damaged value is an error at start, never a slot less.
 
 mod error;
+mod invalidate;
 mod meta;
 #[cfg(test)]
 mod model_tests;
@@ -40,7 +41,7 @@ mod value;
 pub use error::RegistryError;
 pub use operations::{LEASE, Registry, SLOTS_MAX, SWEEP_INTERVAL};
 pub use sled_store::SledStore;
-pub use slot::{Holder, InvalidHolder, Lease, NewSlot, Slot, SlotChange};
+pub use slot::{Holder, InvalidHolder, Invalidation, Lease, NewSlot, Slot, SlotChange};
 #[cfg(test)]
 pub(crate) use store::MemoryStore;
 pub use store::{Pairs, Store, StoreError};

@@ -122,6 +122,7 @@ impl Registry {
                 table.admit(holder)?;
             }
             let entry = table.entry(name)?;
+            entry.check_valid()?;
             entry.check_free(holder, now)?;
             let before = entry.slot.clone();
             change.apply(&mut entry.slot);
@@ -149,6 +150,7 @@ impl Registry {
         let mut table = self.table.lock();
         table.admit(holder)?;
         let entry = table.entry(name)?;
+        entry.check_valid()?;
         entry.check_free(Some(holder), now)?;
         entry.renew(holder, now);
         Ok(entry.slot.clone())
@@ -166,7 +168,9 @@ impl Registry {
         table.admit(holder)?;
         let entry = table.entry(name)?;
         entry.check_free(Some(holder), now)?;
-        entry.slot.confirm(confirmed);
+        if entry.slot.invalidation.is_none() {
+            entry.slot.confirm(confirmed);
+        }
         entry.slot.lease = None;
         entry.dirty = true;
         if entry.slot.temporary {
@@ -190,7 +194,10 @@ impl Registry {
         let mut lost = Vec::new();
         for (name, confirmed) in positions {
             let entry = table.slots.get_mut(name);
-            match entry.filter(|entry| !gone && entry.check_free(Some(holder), now).is_ok()) {
+            let entry = entry.filter(|entry| {
+                !gone && entry.check_valid().is_ok() && entry.check_free(Some(holder), now).is_ok()
+            });
+            match entry {
                 Some(entry) => {
                     entry.dirty |= entry.slot.confirm(*confirmed);
                     entry.renew(holder, now);
@@ -240,7 +247,7 @@ impl Registry {
     }
 }
 
-fn key(name: &str) -> Vec<u8> {
+pub(super) fn key(name: &str) -> Vec<u8> {
     format!("{SLOT_PREFIX}{name}").into_bytes()
 }
 

@@ -67,6 +67,26 @@ pub struct Lease {
     pub until: Instant,
 }
 
+/// Why a slot can't be used any more. It stays, so that its subscriber is told, until it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidation {
+    /// What it needs was given up for a limit of `[retention]`.
+    WalRemoved,
+    /// Its subscriber has transactions that the source never had: they were cut off the log.
+    Forked,
+}
+
+impl Invalidation {
+    /// What `pg_replication_slots.invalidation_reason` says; the second one is Decant's own.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::WalRemoved => "wal_removed",
+            Self::Forked => "forked",
+        }
+    }
+}
+
 /// A subscriber's named position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -92,6 +112,8 @@ pub struct Slot {
     pub created_at: PgTimestamp,
     /// Who serves it.
     pub lease: Option<Lease>,
+    /// Why it can't be used any more.
+    pub invalidation: Option<Invalidation>,
 }
 
 impl Slot {

@@ -101,6 +101,7 @@ impl Table {
                 holder,
                 until: now + LEASE,
             }),
+            invalidation: None,
         };
         let entry = Entry {
             slot: slot.clone(),
@@ -182,6 +183,17 @@ impl Entry {
             holder: holder.clone(),
             until: now + LEASE,
         });
+    }
+
+    /// Fails if it was invalidated.
+    pub(super) fn check_valid(&self) -> Result<(), RegistryError> {
+        match self.slot.invalidation {
+            None => Ok(()),
+            Some(reason) => Err(RegistryError::Invalidated {
+                name: self.slot.name.clone(),
+                reason,
+            }),
+        }
     }
 
     /// Fails if somebody else than `holder` has a lease in force.

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 1 | form, 1 |
-//! | 1 | flags: 1 temporary, 2 two-phase, 4 failover, 8 two-phase from a position on; the others are 0 |
+//! | 1 | flags: 1 temporary, 2 two-phase, 4 failover, 8 two-phase from a position on, 16 invalidated; the others are 0 |
 //! | 8 | confirmed LSN |
 //! | 8 | restart LSN |
 //! | 8 | made at, microseconds since 1970-01-01 UTC |
@@ -11,6 +11,7 @@
 //! | 2 + n | plugin |
 //! | 2 + n | holder, empty if there is none |
 //! | 8 | two-phase from here on, if flag 8 |
+//! | 1 | why, if flag 16: 1 limits of retention, 2 cut off the log |
 //!
 //! Numbers are big-endian. The store has checksums of its own. A form or flag that is not known is refused: a slot
 //! of a later version must not lose what this one does not understand.
@@ -20,7 +21,7 @@ use std::time::Instant;
 use pg_proto::read::{ReadError, Reader};
 use pg_proto::{Lsn, PgTimestamp};
 
-use super::slot::{Holder, Lease, Slot};
+use super::slot::{Holder, Invalidation, Lease, Slot};
 
 const FORM: u8 = 1;
 
@@ -28,6 +29,7 @@ const TEMPORARY: u8 = 1;
 const TWO_PHASE: u8 = 1 << 1;
 const FAILOVER: u8 = 1 << 2;
 const TWO_PHASE_AT: u8 = 1 << 3;
+const INVALIDATED: u8 = 1 << 4;
 
 /// The stored form of a slot. Its name is the key, and when its lease ends is not stored.
 pub(super) fn encode(slot: &Slot) -> Vec<u8> {
@@ -35,7 +37,8 @@ pub(super) fn encode(slot: &Slot) -> Vec<u8> {
     let flags = flag(slot.temporary, TEMPORARY)
         | flag(slot.two_phase, TWO_PHASE)
         | flag(slot.failover, FAILOVER)
-        | flag(slot.two_phase_at.is_valid(), TWO_PHASE_AT);
+        | flag(slot.two_phase_at.is_valid(), TWO_PHASE_AT)
+        | flag(slot.invalidation.is_some(), INVALIDATED);
     let holder = slot.lease.as_ref().map(|lease| lease.holder.to_string());
     let mut value = vec![FORM, flags];
     value.extend_from_slice(&slot.confirmed_lsn.0.to_be_bytes());
@@ -46,6 +49,11 @@ pub(super) fn encode(slot: &Slot) -> Vec<u8> {
     put_str(&mut value, &holder.unwrap_or_default());
     if slot.two_phase_at.is_valid() {
         value.extend_from_slice(&slot.two_phase_at.0.to_be_bytes());
+    }
+    match slot.invalidation {
+        None => {}
+        Some(Invalidation::WalRemoved) => value.push(1),
+        Some(Invalidation::Forked) => value.push(2),
     }
     value
 }
@@ -58,7 +66,7 @@ pub(super) fn decode(name: &str, value: &[u8], lease_until: Instant) -> Result<S
         return Err(reader.invalid("form", form));
     }
     let flags = reader.u8("flags")?;
-    if flags & !(TEMPORARY | TWO_PHASE | FAILOVER | TWO_PHASE_AT) != 0 {
+    if flags & !(TEMPORARY | TWO_PHASE | FAILOVER | TWO_PHASE_AT | INVALIDATED) != 0 {
         return Err(reader.invalid("flags", flags));
     }
     let slot = Slot {
@@ -79,6 +87,15 @@ pub(super) fn decode(name: &str, value: &[u8], lease_until: Instant) -> Result<S
             Lsn::INVALID
         } else {
             Lsn(reader.u64("two-phase position")?)
+        },
+        invalidation: if flags & INVALIDATED == 0 {
+            None
+        } else {
+            Some(match reader.u8("invalidation")? {
+                1 => Invalidation::WalRemoved,
+                2 => Invalidation::Forked,
+                other => return Err(reader.invalid("invalidation", other)),
+            })
         },
     };
     reader.finish("slot")?;
@@ -121,7 +138,7 @@ mod tests {
 
     fn slot(until: Instant) -> impl Strategy<Value = Slot> {
         (
-            any::<(u64, u64, bool, bool, bool, i32)>(),
+            any::<(u64, u64, bool, bool, bool, i32, u8)>(),
             (".{0,9}", ".{0,9}"),
             prop::option::of(("[^/]{1,9}", any::<u64>())),
         )
@@ -133,6 +150,11 @@ mod tests {
                 two_phase: numbers.3,
                 two_phase_at: Lsn(if numbers.3 { numbers.1 } else { 0 }),
                 failover: numbers.4,
+                invalidation: match numbers.6 % 3 {
+                    0 => None,
+                    1 => Some(Invalidation::WalRemoved),
+                    _ => Some(Invalidation::Forked),
+                },
                 creator,
                 plugin,
                 created_at: PgTimestamp(i64::from(numbers.5)),
@@ -170,7 +192,7 @@ mod tests {
     #[test]
     fn other_forms_flags_and_lengths_are_refused() {
         let now = Instant::now();
-        for (at, byte) in [(0, 2), (0, 0), (1, 8), (1, 0x80), (26, 0xFF)] {
+        for (at, byte) in [(0, 2), (0, 0), (1, 8), (1, 16), (1, 0x80), (26, 0xFF)] {
             let mut value = GOLDEN.to_vec();
             value[at] = byte;
             assert!(decode("sub", &value, now).is_err(), "{at}");

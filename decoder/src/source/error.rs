@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use pg_proto::Lsn;
 
+/// What to do when a slot stands behind the log's end.
+const ACCEPT: &str = "; the changes since then are lost, and decctl verify --accept-source puts a gap there, which every \
+    subscriber is told of that comes to it";
+
 /// The source can't be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -113,8 +117,8 @@ pub enum SourceError {
     #[error(
         "the source is on timeline {timeline}, which left timeline {log_timeline} at {switch_lsn}, before the log's end \
          {log_end}: the log has changes that the source never had, and they are not served any more. If this is the source \
-         from now on, run decctl verify --quarantine-from {switch_lsn}, which keeps them aside, and make the subscribers anew \
-         that had them"
+         from now on, run decctl init if it has no slot yet, then decctl verify --accept-source, which keeps those changes \
+         aside, and make the subscribers anew that had them; if it is not, correct source.host and source.port"
     )]
     Fork {
         /// The source's timeline.
@@ -126,12 +130,25 @@ pub enum SourceError {
         /// The log's end.
         log_end: Lsn,
     },
+    /// The source is on a timeline that the log has left.
+    #[error(
+        "the source is on timeline {timeline}, but the log, which ends at {log_end}, has gone over to timeline \
+         {log_timeline}: this is a server from before a failover. Correct source.host and source.port"
+    )]
+    OldTimeline {
+        /// The source's timeline.
+        timeline: u32,
+        /// The log's timeline.
+        log_timeline: u32,
+        /// The log's end.
+        log_end: Lsn,
+    },
 
     /// There is no such slot.
     #[error(
-        "replication slot \"{slot}\" does not exist at the source{}. Create it with decctl init; if it existed, changes \
-         since then are lost and a new log.directory is needed",
-        .log_end.map_or_else(String::new, |lsn| format!("; the log ends at {lsn}"))
+        "replication slot \"{slot}\" does not exist at the source{}. Create it with decctl init{}",
+        .log_end.map_or_else(String::new, |lsn| format!("; the log ends at {lsn}")),
+        .log_end.map_or("", |_| ACCEPT)
     )]
     SlotMissing {
         /// The slot.
@@ -151,9 +168,10 @@ pub enum SourceError {
     },
     /// The server has removed what the slot needs.
     #[error(
-        "replication slot \"{slot}\" was invalidated by the source ({reason}){}: the changes since then are lost. Drop \
-         the slot, run decctl init, and choose another log.directory",
-        .log_end.map_or_else(String::new, |lsn| format!("; the log ends at {lsn}"))
+        "replication slot \"{slot}\" was invalidated by the source ({reason}){}. Drop it \
+         (SELECT pg_drop_replication_slot) and create it with decctl init{}",
+        .log_end.map_or_else(String::new, |lsn| format!("; the log ends at {lsn}")),
+        .log_end.map_or("", |_| ACCEPT)
     )]
     SlotInvalidated {
         /// The slot.
@@ -166,7 +184,8 @@ pub enum SourceError {
     /// Somebody else moved the slot.
     #[error(
         "replication slot \"{slot}\" was confirmed up to {confirmed}, but the log ends at {log_end}: another program used \
-         the slot, or the log directory is an old copy. What lies between is lost; choose another log.directory"
+         the slot, the slot was made anew, or the log directory is an old copy. What lies between is lost; decctl verify \
+         --accept-source puts a gap there, which every subscriber is told of that comes to it"
     )]
     SlotAdvanced {
         /// The slot.

@@ -28,6 +28,16 @@ pub enum PositionsError {
         /// Its name.
         slot: String,
     },
+    /// It can't be used any more.
+    #[error("{message}")]
+    Invalidated {
+        /// Its name.
+        slot: String,
+        /// As `pg_replication_slots.invalidation_reason` has it.
+        reason: String,
+        /// The decoder's words.
+        message: String,
+    },
     /// Another connection has it.
     #[error("replication slot \"{slot}\" is active: {holder}")]
     SlotInUse {
@@ -55,6 +65,7 @@ impl PositionsError {
             Self::UnknownSlot { .. } => "42704",
             Self::SlotExists { .. } => "42710",
             Self::SlotInUse { .. } => "55006",
+            Self::Invalidated { .. } => "55000",
             Self::Refused { code, .. } => match code {
                 Code::InvalidArgument => "42602",
                 Code::OutOfRange | Code::FailedPrecondition => "55000",
@@ -88,6 +99,13 @@ impl PositionsError {
             }
             (Code::NotFound, Some(slot)) => Self::UnknownSlot { slot },
             (Code::AlreadyExists, Some(slot)) => Self::SlotExists { slot },
+            (Code::DataLoss, Some(slot)) => Self::Invalidated {
+                slot,
+                reason: proto::status::detail(&status)
+                    .unwrap_or_default()
+                    .invalidation_reason,
+                message: status.message().to_owned(),
+            },
             (Code::FailedPrecondition, Some(slot)) => Self::SlotInUse {
                 slot,
                 holder: status.message().to_owned(),
@@ -107,6 +125,7 @@ impl From<PositionsError> for Status {
             PositionsError::UnknownSlot { .. } => Code::NotFound,
             PositionsError::SlotExists { .. } => Code::AlreadyExists,
             PositionsError::SlotInUse { .. } => Code::FailedPrecondition,
+            PositionsError::Invalidated { .. } => Code::DataLoss,
             PositionsError::Refused { code, .. } => *code,
         };
         Self::new(code, error.to_string())

@@ -11,6 +11,7 @@ use crate::block::{Block, BlockFlags, BlockHeader, BlockKind, DecodedHeader};
 use crate::catalog::Catalog;
 use crate::error::{Damage, FormatError};
 use crate::segment::{SEGMENT_HEADER_LEN, SegmentState};
+use crate::watermark::Cut;
 
 /// Most blocks that [`Cursor::next_with`] skips between two looks at the watermark.
 const RUN: usize = 4096;
@@ -179,7 +180,10 @@ impl Cursor {
     /// another history or epoch of the log.
     pub fn go_on_from(&mut self, spot: &Spot) -> bool {
         let same_epoch = spot.epoch == self.epoch || !self.log.may_go_back();
-        let same = same_epoch && spot.cut == self.cut && !self.inside;
+        // In this order: a fence that is lifted leaves a cut. The other cursor may be past either without knowing yet.
+        let fenced = self.log.fence().is_some_and(|fence| spot.position > fence);
+        let same_cut = spot.cut == self.cut && spot.cut == self.log.cut_number();
+        let same = same_epoch && same_cut && !fenced && !self.inside;
         let further = same && spot.position > self.position();
         if further {
             self.place = spot.place.clone();
@@ -298,11 +302,13 @@ impl Cursor {
             return Err(ReadError::Forked { fork, position });
         }
         match self.log.cut() {
-            Some((fork, cut)) if cut != self.cut => {
+            Some(Cut {
+                lsn: fork, epoch, ..
+            }) if epoch != self.cut => {
                 if position > fork || self.inside {
                     return Err(ReadError::Forked { fork, position });
                 }
-                self.log.follow_cut(cut);
+                self.log.follow_cut(epoch);
                 match self.log.cursor_at(position) {
                     Ok(again) => *self = again,
                     Err(SeekError::Read(error)) => return Err(error),

@@ -14,7 +14,7 @@ use crate::cache::BlockCache;
 use crate::fs::{Fs, RealFs};
 use crate::identity::Identity;
 use crate::segment::{SegmentInfo, SegmentName, SegmentState, list_segments};
-use crate::watermark::{LogPoint, WatermarkReader, WatermarkState};
+use crate::watermark::{Cut, LogPoint, WatermarkReader, WatermarkState};
 
 /// A log directory, opened for reading: one per process, shared by all its cursors.
 #[derive(Debug)]
@@ -61,7 +61,8 @@ impl Log {
         let first_state = watermark.read()?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         let listing: Arc<[SegmentInfo]> = list_segments(&*fs, directory)?.into();
-        let newest = newest_identity(&fs, directory, &listing, &cache)?;
+        let cut = watermark.cut().map_or(0, |cut| cut.epoch);
+        let newest = newest_identity(&fs, directory, &listing, cut, &cache)?;
         let identity = newest.ok_or_else(|| ReadError::Empty {
             path: SegmentName::folder(directory),
         })?;
@@ -120,8 +121,13 @@ impl Log {
         self.watermark.fence()
     }
 
-    /// Where the log was cut off last, and a number that grows with each time; `None` if it never was.
-    pub(super) fn cut(&self) -> Option<(Lsn, u64)> {
+    /// The number of the last cut; 0 if there was none.
+    pub(super) fn cut_number(&self) -> u64 {
+        self.cut().map_or(0, |cut| cut.epoch)
+    }
+
+    /// Where the log was cut off last; `None` if it never was.
+    pub(super) fn cut(&self) -> Option<Cut> {
         self.watermark.cut()
     }
 
@@ -133,6 +139,7 @@ impl Log {
         }
         open.cut = cut;
         open.newest_active = None;
+        *self.listing.lock() = Arc::default();
         let sequences: Vec<(u64, bool)> = open.files.drain().map(|(key, _)| key).collect();
         drop(open);
         for (sequence, sealed) in sequences {
@@ -206,11 +213,14 @@ impl Log {
     fn file(&self, name: SegmentName, sealed: bool) -> Result<Option<Arc<Segment>>, ReadError> {
         let key = (name.sequence, sealed);
         let shared = self.open.lock().files.get(&key).and_then(Weak::upgrade);
-        if let Some(segment) = shared.filter(|segment| segment.name == name) {
+        // Asked before the file is opened: if the log is cut off in between, the file is not shared afterwards.
+        let cut = self.cut_number();
+        if let Some(segment) = shared.filter(|segment| segment.name == name && segment.cut == cut) {
             return Ok(Some(segment));
         }
         let cache = Arc::clone(&self.cache);
-        let opened = Segment::open(Arc::clone(&self.fs), &self.directory, name, sealed, cache)?;
+        let fs = Arc::clone(&self.fs);
+        let opened = Segment::open(fs, &self.directory, name, sealed, cut, cache)?;
         let Some(opened) = opened.map(Arc::new) else {
             return Ok(None);
         };
@@ -256,7 +266,9 @@ impl OpenSegments {
     fn share(&mut self, opened: Arc<Segment>) -> Arc<Segment> {
         let key = (opened.name.sequence, opened.sealed);
         let other = self.files.get(&key).and_then(Weak::upgrade);
-        if let Some(other) = other.filter(|other| other.name == opened.name) {
+        if let Some(other) =
+            other.filter(|other| other.name == opened.name && other.cut == opened.cut)
+        {
             return other;
         }
         self.files.retain(|_, segment| segment.strong_count() > 0);
@@ -276,14 +288,14 @@ fn newest_identity(
     fs: &Arc<dyn Fs>,
     directory: &Path,
     listing: &[SegmentInfo],
+    cut: u64,
     cache: &Arc<BlockCache>,
 ) -> Result<Option<Identity>, ReadError> {
     for info in listing.iter().rev() {
         for sealed in [info.state == SegmentState::Sealed, true] {
             let cache = Arc::clone(cache);
-            if let Some(segment) =
-                Segment::open(Arc::clone(fs), directory, info.name, sealed, cache)?
-            {
+            let fs = Arc::clone(fs);
+            if let Some(segment) = Segment::open(fs, directory, info.name, sealed, cut, cache)? {
                 return Ok(Some(segment.identity.clone()));
             }
         }

@@ -28,6 +28,9 @@ impl Log {
     /// A cursor that returns all transactions with a commit LSN at or behind `lsn`: any position from the oldest
     /// that is kept to the head, both included.
     pub fn cursor_at(self: &Arc<Self>, lsn: Lsn) -> Result<Cursor, SeekError> {
+        // Asked before anything is looked up: whatever is cut off later, the cursor will notice.
+        let cut = self.cut_number();
+        self.follow_cut(cut);
         let head = self.head();
         self.follow_epoch(head.epoch);
         if lsn > head.lsn {
@@ -38,7 +41,7 @@ impl Log {
         }
         let segment = self.segment_with(lsn)?;
         let start = self.locate(segment, lsn)?;
-        self.cursor(start, lsn, head.epoch)
+        self.cursor(start, lsn, (head.epoch, cut))
     }
 
     /// A cursor at the first transaction, in commit order, that committed at `time` or later; at the head, if there
@@ -51,7 +54,12 @@ impl Log {
         self.cursor_at(lsn)
     }
 
-    fn cursor(self: &Arc<Self>, start: Start, lsn: Lsn, epoch: u64) -> Result<Cursor, SeekError> {
+    fn cursor(
+        self: &Arc<Self>,
+        start: Start,
+        lsn: Lsn,
+        (epoch, cut): (u64, u64),
+    ) -> Result<Cursor, SeekError> {
         let catalog = self.catalog_at(&start.place.segment, start.place.offset)?;
         Ok(Cursor {
             log: Arc::clone(self),
@@ -62,7 +70,7 @@ impl Log {
             catalog,
             inside: false,
             epoch,
-            cut: self.cut().map_or(0, |(_, cut)| cut),
+            cut,
             relations: Vec::new(),
         })
     }
@@ -175,6 +183,8 @@ impl Log {
 
     /// Commit LSN of the first transaction that committed at `time` or later.
     fn find_time(self: &Arc<Self>, time: PgTimestamp) -> Result<Option<Lsn>, SeekError> {
+        let cut = self.cut_number();
+        self.follow_cut(cut);
         let epoch = self.head().epoch;
         for info in &*self.listing()? {
             let Some(segment) = self.segment_for_time(info, time)? else {
@@ -189,7 +199,7 @@ impl Log {
                     chain: None,
                 };
                 let position = entry.lsn;
-                let cursor = self.cursor(Start { place, position }, position, epoch)?;
+                let cursor = self.cursor(Start { place, position }, position, (epoch, cut))?;
                 return first_at(cursor, time);
             }
         }

@@ -23,6 +23,8 @@ use crate::segment::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, Segmen
 pub(super) struct Segment {
     pub(super) name: SegmentName,
     pub(super) sealed: bool,
+    /// The last cut of the log when it was opened: after another one a file of this name may be another file.
+    pub(super) cut: u64,
     pub(super) identity: Identity,
     /// Checksum of the segment header, with which the chain of blocks begins.
     pub(super) header_crc: u32,
@@ -54,6 +56,7 @@ impl Segment {
         log: &Path,
         name: SegmentName,
         sealed: bool,
+        cut: u64,
         cache: Arc<BlockCache>,
     ) -> Result<Option<Self>, FormatError> {
         let extension = if sealed {
@@ -79,6 +82,7 @@ impl Segment {
         Ok(Some(Self {
             name,
             sealed,
+            cut,
             identity: header.identity,
             header_crc,
             fs,
@@ -96,6 +100,7 @@ impl Segment {
         BlockKey {
             sequence: self.name.sequence,
             sealed: self.sealed,
+            cut: self.cut,
             offset,
         }
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pg_proto::Lsn;
 use pg_proto::pgoutput::{Framing, Message, decode};
+use pg_proto::{Lsn, PgTimestamp};
 
 use super::replacement::{Keep, Replacement, move_aside};
 use super::walk::{Checked, Walk};
@@ -15,7 +15,7 @@ use crate::error::{Damage, FormatError};
 use crate::fs::Fs;
 use crate::record::RecordKind;
 use crate::segment::{FileWindow, SEGMENT_HEADER_LEN};
-use crate::watermark::{LogPoint, WatermarkPublisher, WatermarkState};
+use crate::watermark::{Cut, LogPoint, WatermarkPublisher, WatermarkState};
 use crate::write::lock_existing;
 
 /// What [`cut_off`] did.
@@ -25,6 +25,8 @@ pub struct CutOff {
     pub end_lsn: Lsn,
     /// Where it ended before.
     pub was_lsn: Lsn,
+    /// Commit LSN of the first transaction that was taken off; `None` if there was none.
+    pub first_commit_lsn: Option<Lsn>,
     /// The files as they were, kept aside.
     pub moved: Vec<PathBuf>,
 }
@@ -52,6 +54,7 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         return Ok(CutOff {
             end_lsn: was_lsn,
             was_lsn,
+            first_commit_lsn: None,
             moved: Vec::new(),
         });
     }
@@ -60,6 +63,11 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         .rev()
         .find(|segment| segment.name.first_lsn <= lsn)
         .unwrap_or(first);
+    let touched: Vec<&Checked> = segments
+        .iter()
+        .filter(|segment| segment.name.sequence >= holder.name.sequence)
+        .collect();
+    let first_commit_lsn = first_behind(fs, &touched, lsn)?;
     // Told first: whoever looks from now on sees nothing behind the cut.
     watermark.set_fence(Some(lsn))?;
     let epoch = watermark.last().map_or(0, |state| state.epoch) + 1;
@@ -81,10 +89,15 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         written: point,
         durable: point,
     });
-    watermark.note_cut(end_lsn, epoch)?;
+    watermark.note_cut(Cut {
+        lsn,
+        epoch,
+        first_commit_lsn,
+    })?;
     Ok(CutOff {
         end_lsn,
         was_lsn,
+        first_commit_lsn,
         moved,
     })
 }
@@ -211,10 +224,7 @@ fn part_of_block(
     if found.header.kind != BlockKind::Data {
         return Ok(nothing);
     }
-    let stored = Bytes::copy_from_slice(window.stored_body(&found)?);
-    let prefix = window.bytes(offset, found.prefix_len)?;
-    let decoded = BlockHeader::decode(prefix).map_err(|error| at(error.into()))?;
-    let block = Block::decode(&decoded, stored).map_err(at)?;
+    let block = whole_block(window, offset)?;
     let (entries, header) = leading(&block, position, lsn);
     Ok(Part {
         block: Some(block),
@@ -237,35 +247,116 @@ fn leading(block: &Block, position: Lsn, lsn: Lsn) -> (usize, BlockHeader) {
         flags: whole.flags.without(BlockFlags::OPEN_END),
         ..*whole
     };
-    let (mut kept, mut events) = (0, 0);
-    let mut inside = whole.flags.contains(BlockFlags::CONTINUES);
-    for (index, entry) in block.entries().enumerate() {
-        let kind = entry.kind();
-        events += u32::from(kind.is_some_and(RecordKind::is_event));
-        inside |= kind == Some(RecordKind::Begin);
-        let end = match decode(block.payload(&entry), Framing::Plain) {
-            Ok(Message::Commit(commit)) if kind == Some(RecordKind::Commit) => {
-                inside = false;
-                if commit.end_lsn <= lsn {
-                    header.transaction_count += 1;
-                    header.last_commit_lsn = commit.commit_lsn;
-                    header.last_commit_time = header.last_commit_time.max(commit.commit_time);
-                }
-                commit.end_lsn
-            }
-            Ok(Message::LogicalMessage(message))
-                if kind == Some(RecordKind::Message) && !inside =>
-            {
-                message.lsn
-            }
-            _ => continue,
-        };
-        if end > lsn {
-            break;
+    let mut kept = 0;
+    for end in ends(block).take_while(|end| end.lsn <= lsn) {
+        kept = end.entry + 1;
+        header.event_count = end.events;
+        header.end_lsn = end.lsn;
+        if let Some((commit_lsn, time)) = end.transaction {
+            header.last_commit_lsn = commit_lsn;
+            header.last_commit_time = header.last_commit_time.max(time);
+            // Prepared ones are not counted.
+            header.transaction_count += u32::from(!whole.flags.contains(BlockFlags::PREPARED));
         }
-        kept = index + 1;
-        header.event_count = events;
-        header.end_lsn = end;
     }
     (kept, header)
+}
+
+/// The end of a transaction, or of what stands between transactions.
+struct End {
+    /// Which entry of the block it is.
+    entry: usize,
+    /// Events of the block up to here.
+    events: u32,
+    /// Behind it.
+    lsn: Lsn,
+    /// Start of the record that commits or prepares, and when that was.
+    transaction: Option<(Lsn, PgTimestamp)>,
+}
+
+fn ends(block: &Block) -> impl Iterator<Item = End> {
+    let mut events = 0;
+    let mut inside = block.header().flags.contains(BlockFlags::CONTINUES);
+    let ends = block.entries().enumerate().map(move |(index, entry)| {
+        let kind = entry.kind()?;
+        events += u32::from(kind.is_event());
+        inside |= matches!(kind, RecordKind::Begin | RecordKind::BeginPrepare);
+        let message = match kind {
+            RecordKind::Commit | RecordKind::Prepare => {
+                inside = false;
+                decode(block.payload(&entry), Framing::Plain)
+            }
+            RecordKind::Message | RecordKind::RollbackPrepared if !inside => {
+                decode(block.payload(&entry), Framing::Plain)
+            }
+            _ => return None,
+        };
+        let (lsn, transaction) = match message.ok()? {
+            Message::Commit(commit) => (
+                commit.end_lsn,
+                Some((commit.commit_lsn, commit.commit_time)),
+            ),
+            Message::Prepare(prepare) => (
+                prepare.end_lsn,
+                Some((prepare.prepare_lsn, prepare.prepare_time)),
+            ),
+            Message::RollbackPrepared(end) => (end.rollback_end_lsn, None),
+            Message::LogicalMessage(message) => (message.lsn, None),
+            _ => return None,
+        };
+        Some(End {
+            entry: index,
+            events,
+            lsn,
+            transaction,
+        })
+    });
+    ends.flatten()
+}
+
+/// The first position behind which a subscriber has something that ends behind `lsn`: where the first such transaction
+/// commits. `None` if there is none.
+fn first_behind(fs: &dyn Fs, segments: &[&Checked], lsn: Lsn) -> Result<Option<Lsn>, FormatError> {
+    for segment in segments {
+        let path = &segment.path;
+        let file = fs
+            .open_to_read(path)
+            .map_err(FormatError::io("open", path))?;
+        let mut window = FileWindow::new(&*file, path)?;
+        let mut offset = SEGMENT_HEADER_LEN as u64;
+        while offset < segment.totals.offset {
+            let found = window
+                .header(offset)?
+                .map_err(|damage| damage.at(path, offset))?;
+            let header = found.header;
+            if header.kind == BlockKind::Data {
+                if header.first_commit_lsn >= lsn {
+                    return Ok(Some(header.first_commit_lsn));
+                }
+                if header.end_lsn > lsn {
+                    let block = whole_block(&mut window, offset)?;
+                    let end = ends(&block).find(|end| end.lsn > lsn);
+                    return Ok(end.map(|end| match end.transaction {
+                        Some((commit_lsn, _)) => commit_lsn,
+                        None => Lsn(end.lsn.0 - 1),
+                    }));
+                }
+                if header.flags.contains(BlockFlags::OPEN_END) && header.last_commit_lsn >= lsn {
+                    return Ok(Some(header.last_commit_lsn));
+                }
+            }
+            offset = found.end;
+        }
+    }
+    Ok(None)
+}
+
+fn whole_block(window: &mut FileWindow<'_>, offset: u64) -> Result<Block, FormatError> {
+    let path = window.path().to_owned();
+    let at = |damage: Damage| damage.at(&path, offset);
+    let found = window.header(offset)?.map_err(at)?;
+    let stored = Bytes::copy_from_slice(window.stored_body(&found)?);
+    let prefix = window.bytes(offset, found.prefix_len)?;
+    let decoded = BlockHeader::decode(prefix).map_err(|error| at(error.into()))?;
+    Block::decode(&decoded, stored).map_err(at)
 }

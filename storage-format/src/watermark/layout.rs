@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use pg_proto::Lsn;
 
-use super::{LogPoint, WatermarkError, WatermarkState};
+use super::{Cut, LogPoint, WatermarkError, WatermarkState};
 use crate::mmap::WordMap;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"DCNTWMRK");
@@ -19,6 +19,8 @@ pub(super) const FENCE_WORD: usize = 4;
 /// Where the log was cut off last, and the writer epoch from which on that holds; 0 if never.
 pub(super) const CUT_LSN_WORD: usize = 5;
 pub(super) const CUT_EPOCH_WORD: usize = 6;
+/// Commit LSN of the first transaction that was taken off then; 0 if there was none.
+pub(super) const CUT_FIRST_WORD: usize = 7;
 const MAGIC_WORD: usize = 0;
 const VERSION_WORD: usize = 1;
 /// First word of each slot: sectors 1 and 2.
@@ -48,6 +50,17 @@ pub(super) fn newest(map: &WordMap) -> Option<(u64, WatermarkState)> {
         // than this takes, so the next turn nearly always succeeds.
         std::hint::spin_loop();
     }
+}
+
+/// Where the log was cut off last.
+pub(super) fn cut(map: &WordMap) -> Option<Cut> {
+    let epoch = load(map, CUT_EPOCH_WORD);
+    let first = load(map, CUT_FIRST_WORD);
+    (epoch != 0).then(|| Cut {
+        lsn: Lsn(load(map, CUT_LSN_WORD)),
+        epoch,
+        first_commit_lsn: (first != 0).then_some(Lsn(first)),
+    })
 }
 
 /// What the slot of publication `count` holds, if it is whole.

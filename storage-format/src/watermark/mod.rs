@@ -54,6 +54,26 @@ pub struct WatermarkState {
     pub durable: LogPoint,
 }
 
+/// Where a log was cut off, since the source has another history from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Up to where both histories are the same.
+    pub lsn: Lsn,
+    /// The writer epoch from which on that holds; grows with each cut.
+    pub epoch: u64,
+    /// Commit LSN of the first transaction that was taken off; `None` if there was none. Who has not come beyond it has
+    /// nothing that the source never had.
+    pub first_commit_lsn: Option<Lsn>,
+}
+
+impl Cut {
+    /// Whether a subscriber that has all below `position` has something that was taken off.
+    #[must_use]
+    pub fn concerns(&self, position: Lsn) -> bool {
+        self.first_commit_lsn.is_some_and(|first| position > first)
+    }
+}
+
 /// The watermark file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WatermarkError {

@@ -7,10 +7,10 @@ use std::sync::atomic::{Ordering, fence};
 use pg_proto::{Lsn, PgTimestamp};
 
 use super::layout::{
-    COUNT_WORD, CUT_EPOCH_WORD, CUT_LSN_WORD, FENCE_WORD, FILE_WORDS, HEARTBEAT_WORD, MAGIC,
-    VERSION, check_identity, encode, load, newest, slot_start, store,
+    COUNT_WORD, CUT_EPOCH_WORD, CUT_FIRST_WORD, CUT_LSN_WORD, FENCE_WORD, FILE_WORDS,
+    HEARTBEAT_WORD, MAGIC, VERSION, check_identity, cut, encode, load, newest, slot_start, store,
 };
-use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
+use super::{Cut, WATERMARK_FILE, WatermarkError, WatermarkState};
 use crate::failpoint::hit;
 use crate::fs::{Fs, FsFile, remove_if_there, write_all_at};
 use crate::mmap::WordMap;
@@ -78,11 +78,13 @@ impl WatermarkPublisher {
         hit("watermark.after");
     }
 
-    /// Says that the log is cut off at `lsn`: readers of an epoch before `epoch` that are past it must stop. Durable when
-    /// this returns. Whatever kept readers from the part that is gone is over.
-    pub fn note_cut(&self, lsn: Lsn, epoch: u64) -> Result<(), WatermarkError> {
-        store(&self.map, CUT_LSN_WORD, lsn.0, Ordering::Relaxed);
-        store(&self.map, CUT_EPOCH_WORD, epoch, Ordering::Release);
+    /// Says that the log is cut off: readers of an earlier epoch that are past it must stop. Durable when this returns.
+    /// Whatever kept readers from the part that is gone is over.
+    pub fn note_cut(&self, cut: Cut) -> Result<(), WatermarkError> {
+        let first = cut.first_commit_lsn.unwrap_or_default();
+        store(&self.map, CUT_LSN_WORD, cut.lsn.0, Ordering::Relaxed);
+        store(&self.map, CUT_FIRST_WORD, first.0, Ordering::Relaxed);
+        store(&self.map, CUT_EPOCH_WORD, cut.epoch, Ordering::Release);
         store(&self.map, FENCE_WORD, 0, Ordering::Release);
         self.sync()
     }
@@ -101,11 +103,10 @@ impl WatermarkPublisher {
         (word != 0).then_some(Lsn(word))
     }
 
-    /// Where the log was cut off last, and the writer epoch from which on that holds; `None` if it never was.
+    /// Where the log was cut off last; `None` if it never was.
     #[must_use]
-    pub fn cut(&self) -> Option<(Lsn, u64)> {
-        let epoch = load(&self.map, CUT_EPOCH_WORD);
-        (epoch != 0).then(|| (Lsn(load(&self.map, CUT_LSN_WORD)), epoch))
+    pub fn cut(&self) -> Option<Cut> {
+        cut(&self.map)
     }
 
     fn sync(&self) -> Result<(), WatermarkError> {

@@ -4,11 +4,8 @@ use std::path::{Path, PathBuf};
 
 use pg_proto::{Lsn, PgTimestamp};
 
-use super::layout::{
-    CUT_EPOCH_WORD, CUT_LSN_WORD, FENCE_WORD, FILE_WORDS, HEARTBEAT_WORD, check_identity, load,
-    newest,
-};
-use super::{WATERMARK_FILE, WatermarkError, WatermarkState};
+use super::layout::{FENCE_WORD, FILE_WORDS, HEARTBEAT_WORD, check_identity, cut, load, newest};
+use super::{Cut, WATERMARK_FILE, WatermarkError, WatermarkState};
 use crate::fs::{Fs, RealFs};
 use crate::mmap::WordMap;
 
@@ -54,11 +51,10 @@ impl WatermarkReader {
         (word != 0).then_some(Lsn(word))
     }
 
-    /// Where the log was cut off last, and the writer epoch from which on that holds; `None` if it never was.
+    /// Where the log was cut off last; `None` if it never was.
     #[must_use]
-    pub fn cut(&self) -> Option<(Lsn, u64)> {
-        let epoch = load(&self.map, CUT_EPOCH_WORD);
-        (epoch != 0).then(|| (Lsn(load(&self.map, CUT_LSN_WORD)), epoch))
+    pub fn cut(&self) -> Option<Cut> {
+        cut(&self.map)
     }
 
     /// When the decoder last said that it lives; `None` if it never did.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use pg_proto::Lsn;
+use pg_proto::pgoutput::{Framing, Message, decode};
 use storage_format::fs::RealFs;
-use storage_format::log::{Log, ReadError, ReadOptions, TransactionIter};
+use storage_format::log::{Cursor, Log, ReadError, ReadOptions, TransactionIter};
 use storage_format::segment::list_segments;
 use storage_format::verify::{Remedy, Report, cut_off, quarantine, repair, verify};
 use storage_format::{FormatError, LogWriter, SealOptions, seal_segment};
@@ -48,6 +49,20 @@ fn flip(path: &Path, offset: u64) {
     // A new file, so that nobody's map changes.
     std::fs::remove_file(path).unwrap();
     std::fs::write(path, bytes).unwrap();
+}
+
+/// The commit LSNs that a cursor comes to.
+fn commits_of(mut cursor: Cursor) -> Vec<Lsn> {
+    let mut all = Vec::new();
+    while let Some(block) = cursor.next().unwrap() {
+        all.extend(block.entries().filter_map(|entry| {
+            match decode(block.payload(&entry), Framing::Plain) {
+                Ok(Message::Commit(commit)) => Some(commit.commit_lsn),
+                _ => None,
+            }
+        }));
+    }
+    all
 }
 
 fn commits(folder: &Path) -> Vec<Lsn> {
@@ -294,15 +309,25 @@ fn a_cut_leaves_exactly_what_ended_before_it() {
         let mut past = log.cursor_at(log.head().lsn).unwrap();
         let mut early = log.cursor_at(START).unwrap();
         early.next().unwrap();
+        // Has all files open and their blocks in memory.
+        let mut whole = log.cursor_at(START).unwrap();
+        while whole.next().unwrap().is_some() {}
         // In the middle of the next transaction.
         let fork = Lsn(at(number) + 0x800);
         let cut = cut_off(&RealFs, folder.path(), fork).unwrap();
         assert_eq!(cut.end_lsn, Lsn(at(number) + 48), "{number}");
+        assert_eq!(cut.first_commit_lsn, Some(Lsn(at(number + 1))), "{number}");
         assert!(!cut.moved.is_empty());
         let report = look(folder.path());
         assert!(report.is_sound(), "{number}: {report:#?}");
         let expected: Vec<Lsn> = all.iter().copied().filter(|lsn| *lsn < fork).collect();
         assert_eq!(commits(folder.path()), expected, "{number}");
+        // Also for a reader that had the files open, whoever else has them open still.
+        assert_eq!(
+            commits_of(log.cursor_at(START).unwrap()),
+            expected,
+            "{number}"
+        );
         // Readers that were past it are told, those before it go on.
         let told = past.next().unwrap_err();
         assert!(matches!(told, ReadError::Forked { .. }), "{told:?}");

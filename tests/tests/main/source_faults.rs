@@ -2,7 +2,6 @@
 //! an error that names both positions, or goes on without loss.
 
 use pg_proto::Lsn;
-use tests::cluster::Stop;
 use tests::expect::assert_mentions;
 use tests::scale::patience;
 use tests::subscriber::{GrpcSubscriber, Keep, from_lsn};
@@ -98,50 +97,4 @@ async fn another_cluster_is_at_the_address() {
     stage.decant.set("source.port", other.port());
     let error = stage.decant.decoder_error().await;
     assert_mentions(&error, &[&ours, &theirs, "another cluster"]);
-}
-
-/// With a failover slot (PostgreSQL 17 and later) nothing is lost and nothing has to be done but to name the new primary.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failover_slot_goes_on_at_the_standby() {
-    let mut source = Cluster::start_new(18).await;
-    source.sql(TABLE).await;
-    source
-        .sql("select pg_create_physical_replication_slot('standby')")
-        .await;
-    let settings = [
-        ("primary_slot_name", "standby"),
-        ("hot_standby_feedback", "on"),
-        ("sync_replication_slots", "on"),
-    ];
-    let standby = source.standby(&settings).await;
-    let mut stage = Stage::around_with(source, 1, &["--failover"]).await;
-    let url = stage.decant.fanout(0).grpc_url();
-    let subscriber = GrpcSubscriber::start(url, from_lsn(Lsn::INVALID), Keep::Rows);
-    stage.source.sql("insert into t values (1)").await;
-    stage.settle().await;
-    wait_until("the slot is synchronized", patience(), async || {
-        // Only a slot that moves can catch up with what the standby has.
-        stage.source.sql("insert into t values (2) on conflict (id) do update set v = 'x'").await;
-        stage.settle().await;
-        let sql = "select count(*) from pg_replication_slots where slot_name = 'decant' and synced and not temporary";
-        match standby.value(sql).await.as_str() {
-            "1" => Ok(()),
-            _ => Err("not yet".to_owned()),
-        }
-    })
-    .await;
-    stage.source.sql("insert into t values (3)").await;
-    stage.settle().await;
-    stage.source.wait_for_standby(&standby).await;
-    stage.decant.stop_decoder().await;
-    stage.source.stop(Stop::Fast).await;
-    standby.promote().await;
-    stage.decant.set("source.port", standby.port());
-    stage.decant.start_decoder().await;
-    standby.sql("insert into t values (4)").await;
-    let end = standby.flush_lsn().await;
-    stage.decant.wait_until_durable(end).await;
-    subscriber.wait_for(end, patience()).await;
-    subscriber.assert_contents(&standby, &["t"]).await;
-    stage.decant.decctl_successfully(&["verify"]);
 }

@@ -26,6 +26,9 @@ pub(crate) struct SlotView {
     plugin: String,
     creator: String,
     created_at_unix_us: i64,
+    /// Why it can't be used any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalidation_reason: Option<String>,
 }
 
 impl From<SlotStatus> for SlotView {
@@ -43,6 +46,7 @@ impl From<SlotStatus> for SlotView {
             plugin: slot.plugin,
             creator: slot.creator,
             created_at_unix_us: slot.created_at,
+            invalidation_reason: Some(slot.invalidation_reason).filter(|reason| !reason.is_empty()),
         }
     }
 }
@@ -54,7 +58,10 @@ pub(crate) fn print(slots: &[SlotView]) -> Result<(), Error> {
             slot.name.clone(),
             slot.confirmed_lsn.to_string(),
             output::bytes(slot.lag_bytes),
-            slot.holder.clone().unwrap_or_else(|| "-".to_owned()),
+            match (&slot.invalidation_reason, &slot.holder) {
+                (Some(reason), _) => format!("invalidated: {reason}"),
+                (None, holder) => holder.clone().unwrap_or_else(|| "-".to_owned()),
+            },
             slot.creator.clone(),
             output::since(slot.created_at_unix_us),
         ]

@@ -40,6 +40,17 @@ impl Source {
         ))
     }
 
+    /// The same as a walsender, which also answers commands of the replication protocol.
+    pub(super) async fn connect_for_replication(config: &Config) -> Result<Self, Error> {
+        let mut options = config.source.connect_options("decctl");
+        options.replication = true;
+        Ok(Self(
+            Connection::connect(&options)
+                .await
+                .map_err(Error::Connect)?,
+        ))
+    }
+
     /// The rows of one query.
     pub(super) async fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
         let results = self.0.simple_query(sql).await?;

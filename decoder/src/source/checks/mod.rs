@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use pg_proto::Lsn;
+use pg_proto::replication::left_timeline_at;
 use service::config::Config;
 use storage_format::Identity;
 
@@ -71,7 +72,17 @@ pub(crate) fn check_cluster(
     log: Option<&LogEnd>,
 ) -> Result<(), SourceError> {
     check_server(facts)?;
-    log.map_or(Ok(()), |log| check_same_source(facts, config, log))
+    let Some(log) = log else { return Ok(()) };
+    check_same_source(facts, config, log)?;
+    let log_timeline = log.identity.timeline;
+    if facts.timeline < log_timeline {
+        return Err(SourceError::OldTimeline {
+            timeline: facts.timeline,
+            log_timeline,
+            log_end: log.end_lsn,
+        });
+    }
+    Ok(())
 }
 
 /// Judges positions, slot and publication.
@@ -231,7 +242,7 @@ pub(crate) fn check_timeline(
     history: &str,
 ) -> Result<(), SourceError> {
     let log_timeline = log.identity.timeline;
-    let switch_lsn = left_at(history, log_timeline).unwrap_or(Lsn::INVALID);
+    let switch_lsn = left_timeline_at(history, log_timeline).unwrap_or(Lsn::INVALID);
     if switch_lsn < log.end_lsn {
         return Err(SourceError::Fork {
             timeline: facts.timeline,
@@ -241,16 +252,6 @@ pub(crate) fn check_timeline(
         });
     }
     Ok(())
-}
-
-/// Where `timeline` was left: a line of the history is `timeline <tab> position <tab> reason`.
-fn left_at(history: &str, timeline: u32) -> Option<Lsn> {
-    history.lines().find_map(|line| {
-        let mut fields = line.split_whitespace();
-        let number: u32 = fields.next()?.parse().ok()?;
-        let position: Lsn = fields.next()?.parse().ok()?;
-        (number == timeline).then_some(position)
-    })
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ fn out_of_range(message: String, oldest: Lsn, newest: Lsn) -> Status {
     let detail = ErrorDetail {
         oldest_lsn: oldest.0,
         newest_lsn: newest.0,
+        ..ErrorDetail::default()
     };
     proto::status::with_detail(Code::OutOfRange, message, &detail)
 }

@@ -20,6 +20,9 @@ use crate::positions::{NewSlot, PositionsError};
 pub(super) const PLUGIN: &str = "pgoutput";
 /// `DROP_REPLICATION_SLOT ... WAIT` gives a dying connection this long: it runs inside a user's session.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(60);
+/// What to do about a slot that can't be used any more.
+pub(super) const MAKE_ANEW: &str =
+    "Drop the slot, or the subscription, make it anew and copy the tables.";
 /// Between two looks whether a slot is free.
 const DROP_WAIT_STEP: Duration = Duration::from_millis(100);
 
@@ -170,6 +173,12 @@ impl Session<'_> {
                     Some(_) => report,
                     None => report.with_detail(format!("It is served elsewhere: {holder}")),
                 }
+            }
+            PositionsError::Invalidated { slot, reason, .. } => {
+                let message = self.source.version.invalidated_slot(slot);
+                ErrorFields::error(error.sqlstate(), message)
+                    .with_detail(self.source.version.invalidation(reason))
+                    .with_hint(MAKE_ANEW)
             }
             // It did answer: it can't do it now.
             PositionsError::Unavailable { source, .. }

@@ -12,6 +12,7 @@ use storage_format::log::ReadError;
 use super::backends::Streams;
 use super::parameters::{encoding_conflict, fixed_settings};
 use super::session::{Flow, Session};
+use super::slots::MAKE_ANEW;
 use super::start_options::{self, StartOptions, Streaming};
 use super::stream::{End, Sending};
 use super::upstream::with_causes;
@@ -296,7 +297,7 @@ impl Session<'_> {
                 ))
             }
             StreamError::Log(ReadError::Forked { .. }) => with_cause(error.sqlstate(), error)
-                .with_hint("Drop the slot, or the subscription, make it anew and copy the tables."),
+                .with_hint(MAKE_ANEW),
             _ => with_cause(error.sqlstate(), error),
         }
     }

@@ -94,6 +94,19 @@ impl ServerVersion {
         format!("{words} \"{slot}\"")
     }
 
+    /// Why it can't be used any more, by the word for it in `pg_replication_slots`.
+    pub(crate) fn invalidation(self, reason: &str) -> String {
+        match reason {
+            "forked" => "This slot has been invalidated because its subscriber has transactions that the source never had: \
+                         the source failed over to a server that lacked them."
+                .to_owned(),
+            "wal_removed" if self.0 < 18 => {
+                "This slot has been invalidated because it exceeded the maximum reserved size.".to_owned()
+            }
+            _ => format!("This replication slot has been invalidated due to \"{reason}\"."),
+        }
+    }
+
     /// Whether a transaction must be read-only to use the snapshot of a new slot.
     pub(crate) const fn uses_snapshots_read_only(self) -> bool {
         self.0 >= 16

@@ -5,6 +5,7 @@ mod command;
 mod copy;
 mod grammar;
 mod lexer;
+mod timeline;
 
 pub use command::{Command, CommandError, CommandOption, OptionValue, SnapshotAction};
 pub use copy::{
@@ -13,3 +14,4 @@ pub use copy::{
     XLOG_DATA_HEADER_LEN, XLogData, put_xlog_data_frame_head,
 };
 pub use grammar::{command_keyword, parse_command};
+pub use timeline::left_timeline_at;

@@ -1,5 +1,6 @@
 //! `decctl verify`: whether the files of the log are what they were written as, and what to do if not.
 
+mod accept;
 mod against;
 mod table;
 mod views;
@@ -31,7 +32,10 @@ pub(super) async fn run(config: &Config, args: &VerifyArgs) -> Result<(), Error>
         let table = args.table.as_deref().unwrap_or_default();
         return against::run(config, directory, table, args.from, args.output.json).await;
     }
-    let actions = act(directory, args)?;
+    let mut actions = act(directory, args)?;
+    if args.accept_source {
+        actions.extend(accept::run(config, directory).await?);
+    }
     let report = look(directory)?;
     let view = ReportView::new(directory, &report, actions);
     if args.output.json {

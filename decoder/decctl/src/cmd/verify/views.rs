@@ -51,7 +51,7 @@ struct FindingView {
 }
 
 /// Something that was done before the log was looked at.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Action {
     what: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,15 +60,17 @@ pub(super) struct Action {
     from: Option<Lsn>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<Lsn>,
+    /// From and to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timelines: Option<[u32; 2]>,
 }
 
 impl Action {
-    const fn on(what: &'static str, file: PathBuf) -> Self {
+    fn on(what: &'static str, file: PathBuf) -> Self {
         Self {
             what,
             file: Some(file),
-            from: None,
-            to: None,
+            ..Self::default()
         }
     }
 
@@ -77,9 +79,7 @@ impl Action {
         let leftovers = repaired.leftovers.into_iter();
         let watermark = repaired.watermark.then_some(Self {
             what: "the watermark could not be used and was removed",
-            file: None,
-            from: None,
-            to: None,
+            ..Self::default()
         });
         indexes
             .map(|path| Self::on("index made anew", path))
@@ -98,6 +98,7 @@ impl Action {
             file: done.moved_to,
             from: Some(done.from),
             to: Some(done.to),
+            ..Self::default()
         }
     }
 
@@ -107,21 +108,33 @@ impl Action {
             file: cut.moved.into_iter().last(),
             from: Some(cut.end_lsn),
             to: Some(cut.was_lsn),
+            ..Self::default()
         }
     }
 
-    pub(super) const fn of_gap(from: Lsn, to: Lsn) -> Self {
+    pub(super) fn of_gap(from: Lsn, to: Lsn) -> Self {
         Self {
             what: "a gap was written at the log's end",
-            file: None,
             from: Some(from),
             to: Some(to),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn of_timeline(from: u32, to: u32) -> Self {
+        Self {
+            what: "the log goes over to the source's timeline",
+            timelines: Some([from, to]),
+            ..Self::default()
         }
     }
 
     fn line(&self) -> String {
         let mut line = self.what.to_owned();
         if let (Some(from), Some(to)) = (self.from, self.to) {
+            line.push_str(&format!(" ({from} to {to})"));
+        }
+        if let Some([from, to]) = self.timelines {
             line.push_str(&format!(" ({from} to {to})"));
         }
         if let Some(file) = &self.file {

@@ -63,6 +63,7 @@ impl Session<'_> {
     }
 
     fn slot_row(&self, slot: &SlotStatus) -> Value {
+        let lost = !slot.invalidation_reason.is_empty();
         json!({
             "slot_name": slot.name,
             "plugin": slot.plugin,
@@ -76,15 +77,15 @@ impl Session<'_> {
             "xmin": null,
             // Nothing of a slot here holds back the source.
             "catalog_xmin": null,
-            "restart_lsn": Lsn(slot.restart_lsn).to_string(),
+            "restart_lsn": (!lost).then(|| Lsn(slot.restart_lsn).to_string()),
             "confirmed_flush_lsn": Lsn(slot.confirmed_lsn).to_string(),
-            "wal_status": "reserved",
+            "wal_status": if lost { "lost" } else { "reserved" },
             "safe_wal_size": null,
             "two_phase": slot.two_phase,
             "two_phase_at": (slot.two_phase_at != 0).then(|| Lsn(slot.two_phase_at).to_string()),
             "inactive_since": null,
             "conflicting": false,
-            "invalidation_reason": null,
+            "invalidation_reason": lost.then_some(&slot.invalidation_reason),
             "failover": slot.failover,
             "synced": false,
         })
