@@ -163,6 +163,7 @@ impl Parts {
             registry: Arc::clone(&self.registry),
             options: connect_options(&self.config, &name),
             poll_interval: Duration::from_millis(self.config.decoder.catalog_poll_ms),
+            slot: self.config.source.slot.clone(),
         };
         tokio::spawn(watch.run(requests, stop))
     }

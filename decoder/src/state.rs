@@ -101,6 +101,9 @@ pub struct Counters {
     pub received_lsn: Counter,
     /// Position that the source was told is safe.
     pub confirmed_lsn: Counter,
+    /// From here on the source would decode again, as far as it was asked; 0 if it was not. No transaction that commits
+    /// later has a change before it, unless it is prepared.
+    pub slot_restart_lsn: Counter,
     /// Bytes of the replication stream.
     pub bytes_received: Counter,
     /// Transactions written to the log.

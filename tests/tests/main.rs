@@ -10,6 +10,7 @@ mod main {
     mod combinations;
     mod crash;
     mod decctl;
+    mod definitions;
     mod descriptions;
     mod endpoint;
     mod extended_protocol;

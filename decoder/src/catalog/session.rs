@@ -142,6 +142,27 @@ pub(super) async fn publications_of(
     publications(connection, installed).await
 }
 
+/// Where the slot would begin to decode again; `None` if it is not there.
+pub(super) async fn restart_lsn(
+    connection: &mut Connection,
+    slot: &str,
+) -> Result<Option<Lsn>, CatalogError> {
+    const ACTION: &str = "ask for the slot's restart position";
+    let sql = format!(
+        "SELECT s.restart_lsn FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = '{}'",
+        slot.replace('\'', "''")
+    );
+    let results = run(connection, &sql, ACTION).await?;
+    let value = results
+        .first()
+        .and_then(|result| result.value(0, "restart_lsn"));
+    let parsed = value.map(str::parse).transpose();
+    parsed.map_err(|_| CatalogError::Answer {
+        action: ACTION,
+        found: format!("{value:?}"),
+    })
+}
+
 /// Makes the source state its publications in the stream. Returns a position behind the statement; the stream reaches
 /// it also if nothing else happens.
 pub(super) async fn emit(

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::CatalogError;
 use super::recogniser::{Heard, Recogniser};
-use super::session::{Installed, emit, inspect, publications};
+use super::session::{Installed, emit, inspect, publications, restart_lsn};
 use crate::registry::Registry;
 use crate::state::{CatalogMode, DecoderState, RefreshCatalog, RefreshError};
 
@@ -39,6 +39,8 @@ pub struct CatalogWatch {
     pub options: ConnectOptions,
     /// How often the source is asked where there are no triggers.
     pub poll_interval: Duration,
+    /// The source slot.
+    pub slot: String,
 }
 
 struct Link {
@@ -195,10 +197,23 @@ impl Task {
     /// States the publications if that is due, or if they differ from what was heard last.
     async fn compare(&mut self) -> Result<(), CatalogError> {
         let unsettled = self.heard.borrow().unsettled;
-        if !self.state_due && !unsettled && self.is_up_to_date().await? {
-            return Ok(());
+        if self.state_due || unsettled || !self.is_up_to_date().await? {
+            self.emit().await?;
         }
-        self.emit().await.map(|_| ())
+        self.note_restart().await
+    }
+
+    /// Finds out how old the changes can be that may still come.
+    async fn note_restart(&mut self) -> Result<(), CatalogError> {
+        let slot = self.watch.slot.clone();
+        let link = self.link().await?;
+        let restart = restart_lsn(&mut link.connection, &slot).await;
+        if let Some(lsn) = self.unlink_on_error(restart)? {
+            let counters = self.watch.state.counters();
+            // Another server, after a failover, may be behind.
+            counters.slot_restart_lsn.set(lsn.0);
+        }
+        Ok(())
     }
 
     async fn is_up_to_date(&mut self) -> Result<bool, CatalogError> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pg_proto::pgoutput::{Begin, Commit, CommitPrepared, Prepare, RollbackPrepared, StreamCommit};
 use pg_proto::{Lsn, Xid};
 use storage_format::block::{BlockBuilder, BuildError};
-use storage_format::catalog::{PublicationState, ServerParameters};
+use storage_format::catalog::{PublicationState, PublicationsRecord, ServerParameters};
 use storage_format::record::{PreparedRecord, RecordKind};
 
 use super::IngestError;
@@ -295,6 +295,14 @@ impl LogSink {
         Ok(())
     }
 
+    /// No transaction that commits from here on has a change before this: the source would send all of them again from
+    /// its slot's restart position, but for those that are kept here since they were prepared.
+    fn horizon(&self) -> Lsn {
+        let restart = Lsn(self.state.counters().slot_restart_lsn.get());
+        let prepared = self.staging.oldest_prepared();
+        prepared.map_or(restart, |oldest| oldest.min(restart))
+    }
+
     fn push_record(&mut self, record: &Record<'_>) -> Result<(), IngestError> {
         let Record {
             kind,
@@ -337,10 +345,21 @@ impl Sink for LogSink {
         }
     }
 
-    fn publications(&mut self, place: Place, state: &PublicationState) -> Result<(), IngestError> {
+    fn publications(
+        &mut self,
+        place: Place,
+        lsn: Lsn,
+        state: Arc<PublicationState>,
+    ) -> Result<(), IngestError> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        state.encode(&mut bytes);
+        let record = PublicationsRecord {
+            since: None,
+            place: lsn,
+            horizon: self.horizon(),
+            state: Arc::unwrap_or_clone(state),
+        };
+        record.encode(&mut bytes);
         let result = match place {
             Place::Open => self.push(|block| block.push_aux(RecordKind::Publications, &bytes)),
             Place::Staged { top, sub } => {

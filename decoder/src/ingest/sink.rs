@@ -1,5 +1,7 @@
 //! Where assembled transactions go.
 
+use std::sync::Arc;
+
 use pg_proto::pgoutput::{Begin, Commit, CommitPrepared, Prepare, RollbackPrepared, StreamCommit};
 use pg_proto::{Lsn, Xid};
 use storage_format::catalog::PublicationState;
@@ -30,8 +32,13 @@ pub(crate) trait Sink {
     fn begin(&mut self, begin: &Begin, message: &Incoming<'_>) -> Result<(), Self::Error>;
     /// A record of a transaction.
     fn record(&mut self, place: Place, record: &Record<'_>) -> Result<(), Self::Error>;
-    /// The publications as they are from here on.
-    fn publications(&mut self, place: Place, state: &PublicationState) -> Result<(), Self::Error>;
+    /// The publications as they are from here on, stated at `lsn`.
+    fn publications(
+        &mut self,
+        place: Place,
+        lsn: Lsn,
+        state: Arc<PublicationState>,
+    ) -> Result<(), Self::Error>;
     /// The open transaction commits.
     fn commit(&mut self, commit: &Commit, message: &Incoming<'_>) -> Result<(), Self::Error>;
     /// A message that stands outside transactions.

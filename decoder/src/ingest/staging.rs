@@ -186,6 +186,12 @@ impl StagingArea {
         Ok((prepared, changes))
     }
 
+    /// Where the changes begin of what is prepared and not decided.
+    pub(super) fn oldest_prepared(&self) -> Option<Lsn> {
+        let prepared = self.prepared.values();
+        prepared.map(|one| one.staged().start()).min()
+    }
+
     pub(super) fn is_prepared(&self, xid: Xid, gid: &[u8]) -> bool {
         let prepared = self.prepared.get(&xid);
         prepared.is_some_and(|prepared| prepared.record().gid == gid)

@@ -8,6 +8,7 @@ use storage_format::catalog::Catalog;
 use storage_format::record::{PreparedRecord, RecordKind};
 
 use super::announced::{Announced, Descriptions};
+use super::definition::OwnDefinition;
 use super::plan::Plan;
 use super::rewrite::{Rewriter, RowError};
 use super::transaction::Transaction;
@@ -90,6 +91,18 @@ pub(crate) struct Emitter {
     pub(super) options: EmitOptions,
     pub(super) selection: Selection,
     pub(super) catalog: Arc<Catalog>,
+    /// The catalog with the publications that judge the change at hand.
+    pub(super) view: Arc<Catalog>,
+    /// What the transaction at hand has made of the publications.
+    pub(super) own: Option<OwnDefinition>,
+    /// Whether each change of the block at hand is judged by the publications of its own position.
+    pub(super) by_position: bool,
+    /// Whether the block says so.
+    pub(super) older: bool,
+    /// It was said that a change is older than all definitions that are known.
+    pub(super) told_unknown: bool,
+    /// Of the transaction at hand.
+    pub(super) commit_lsn: Lsn,
     pub(super) announced: Descriptions,
     /// How the transaction at hand was prepared, if it is sent as such with its commit.
     pub(super) prepared: Option<Box<PreparedRecord>>,
@@ -118,7 +131,13 @@ impl Emitter {
         Self {
             options,
             selection,
+            view: Arc::clone(&catalog),
             catalog,
+            own: None,
+            by_position: false,
+            older: false,
+            told_unknown: false,
+            commit_lsn: Lsn::INVALID,
             announced: Descriptions::default(),
             prepared: None,
             transaction: Transaction::None,
@@ -170,16 +189,18 @@ impl Emitter {
         out: &mut impl Output,
     ) -> Result<Outcome, StreamError> {
         let header = block.header();
-        self.set_catalog(catalog);
+        self.catalog = Arc::clone(catalog);
         if header.kind != BlockKind::Data || self.is_foreign(header) {
+            self.judge_by_current();
             self.passed(header.end_lsn);
             return Ok(Outcome::On(self.step()));
         }
         self.enter(header)?;
+        self.enter_definitions(block);
         self.open_lanes(block.relations());
         let outcome = if self.passes_whole(block) && !self.walk_always {
             Ok(Outcome::On(self.hand_over(block, out)))
-        } else if self.plan(block) {
+        } else if !self.by_position && self.plan(block) {
             Walk::new(self, block, out).run_planned()
         } else {
             Walk::new(self, block, out).run()
@@ -213,6 +234,8 @@ impl Emitter {
         self.judge.end_block();
         let outcome = outcome?;
         if let Outcome::On(_) = outcome {
+            // What comes next is looked at under them.
+            self.judge_by_current();
             self.passed(block.header().end_lsn);
         }
         Ok(outcome)
@@ -238,6 +261,9 @@ impl Emitter {
         }
         if header.last_commit_lsn < self.options.start || self.is_foreign(header) {
             return false;
+        }
+        if !self.is_judged_by_current(header) {
+            return true;
         }
         let continues = header.flags.contains(BlockFlags::CONTINUES);
         let open_end = header.flags.contains(BlockFlags::OPEN_END);
@@ -271,20 +297,11 @@ impl Emitter {
         end_inside || messages || self.fails_on_rows() || self.any_passes(relations)
     }
 
-    /// Another version of the catalog is in force.
-    pub(super) fn set_catalog(&mut self, catalog: &Arc<Catalog>) {
-        if !Arc::ptr_eq(&self.catalog, catalog) {
-            self.catalog = Arc::clone(catalog);
-            self.selection.set_catalog(catalog);
-        }
-    }
-
     /// Applies a record of the catalog in its place. True if anything changed.
     pub(super) fn apply(&mut self, kind: RecordKind, payload: &[u8]) -> Result<bool, StreamError> {
-        let changed = Catalog::apply(&mut self.catalog, kind, payload)?;
+        let changed = Catalog::apply(&mut self.catalog, kind, payload, self.commit_lsn)?;
         if changed {
-            self.selection.set_catalog(&self.catalog);
-            self.refresh_lanes();
+            self.renew_view();
         }
         Ok(changed)
     }
@@ -344,6 +361,9 @@ impl Emitter {
     /// out in between, but never a block with the COMMIT of a transaction that was sent in part.
     fn enter(&mut self, header: &BlockHeader) -> Result<(), StreamError> {
         let continues = header.flags.contains(BlockFlags::CONTINUES);
+        if continues {
+            self.commit_lsn = header.first_commit_lsn;
+        }
         match (&self.transaction, continues) {
             (Transaction::None, false) => {}
             (Transaction::None, true) if header.first_commit_lsn < self.options.start => {
@@ -375,17 +395,17 @@ impl Emitter {
         self.lanes.clear();
         let announced = self.announced.now();
         for &oid in relations {
-            let decision = self.selection.decide(oid, &self.catalog);
-            let lane = Lane::new(oid, decision, announced, &self.catalog);
+            let decision = self.selection.decide(oid, &self.view);
+            let lane = Lane::new(oid, decision, announced, &self.view);
             self.lanes.push(lane);
         }
     }
 
-    fn refresh_lanes(&mut self) {
+    pub(super) fn refresh_lanes(&mut self) {
         let announced = self.announced.now();
         for lane in &mut self.lanes {
-            let decision = self.selection.decide(lane.oid, &self.catalog);
-            *lane = Lane::new(lane.oid, decision, announced, &self.catalog);
+            let decision = self.selection.decide(lane.oid, &self.view);
+            *lane = Lane::new(lane.oid, decision, announced, &self.view);
         }
     }
 
@@ -416,6 +436,7 @@ impl Emitter {
             || (has(BlockFlags::HAS_MESSAGES) && !options.messages)
             || (has(BlockFlags::HAS_ORIGIN) && options.local_origin_only);
         if odd
+            || self.by_position
             || options.end.is_some_and(|end| header.last_commit_lsn >= end)
             || self.fails_on_rows()
             || self.prepared.is_some()

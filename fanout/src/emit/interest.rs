@@ -27,7 +27,8 @@ impl Emitter {
     /// What new blocks the subscriber has to be woken for, under the catalog in force, if they have changes of no
     /// relations but `relations`. What changes the catalog wakes everybody.
     pub(crate) fn interest(&mut self, relations: &[Oid]) -> Interest {
-        let mut flags = BlockFlags::NONE;
+        // Under which publications its changes count can't be said from here.
+        let mut flags = BlockFlags::OLDER;
         let wanted = [
             (self.options.messages, BlockFlags::HAS_MESSAGES),
             (self.options.streaming, BlockFlags::HAS_STREAMED),

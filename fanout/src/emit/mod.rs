@@ -12,6 +12,7 @@
 
 mod announced;
 mod binary;
+mod definition;
 mod emitter;
 mod frames;
 mod interest;

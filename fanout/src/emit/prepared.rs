@@ -28,7 +28,9 @@ impl<O: Output> Walk<'_, O> {
         }
         let since = options.two_phase_at.filter(|at| prepare_lsn >= *at);
         let streamed = options.streaming && entry.xid != 0;
-        self.emitter.transaction = if prepare_lsn < options.start || since.is_none() {
+        let options_start = options.start;
+        self.emitter.begin_at(prepare_lsn);
+        self.emitter.transaction = if prepare_lsn < options_start || since.is_none() {
             Transaction::Skipped
         } else {
             Transaction::Waiting(Opening::of_prepared(prepare_lsn, *entry))

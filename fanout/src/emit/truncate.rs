@@ -46,7 +46,7 @@ struct Place {
 }
 
 fn place(emitter: &Emitter, oid: Oid) -> Place {
-    let described = emitter.catalog.publication_state().relation(oid);
+    let described = emitter.view.publication_state().relation(oid);
     let ancestors = described.map_or(&[][..], |one| &one.ancestors);
     Place {
         top: ancestors.last().copied().unwrap_or(oid),
@@ -78,7 +78,7 @@ fn roots(emitter: &mut Emitter, truncate: &Truncate<'_>) -> Result<Vec<Place>, S
 
 /// As which relation a relation's TRUNCATE is published; `None`: it is not.
 fn published_as(emitter: &mut Emitter, oid: Oid) -> Result<Option<Oid>, StreamError> {
-    let decision = emitter.selection.decide(oid, &emitter.catalog);
+    let decision = emitter.selection.decide(oid, &emitter.view);
     if decision.passes.contains(Actions::TRUNCATE) {
         let shape = decision.shape.as_ref();
         return Ok(Some(shape.map_or(oid, |shape| shape.relation)));

@@ -5,6 +5,7 @@ use pg_proto::{Lsn, Oid};
 use storage_format::block::{Block, BlockFlags, Entry};
 use storage_format::record::RecordKind;
 
+use super::definition::is_change;
 use super::emitter::{Emitter, Outcome, Step};
 use super::rewrite::Fate;
 use super::transaction::{Opening, Transaction};
@@ -134,18 +135,26 @@ impl<'a, O: Output> Walk<'a, O> {
         self.open_eagerly(kind);
         match kind {
             RecordKind::Insert | RecordKind::Update | RecordKind::Delete => {
+                self.judge(entry);
                 return self.row(entry, Actions::of(kind));
             }
             RecordKind::Begin => return self.begin(entry),
             RecordKind::Commit => self.commit(entry),
             RecordKind::Origin => self.origin(entry),
-            RecordKind::Truncate => self.truncate(entry)?,
+            RecordKind::Truncate => {
+                self.judge(entry);
+                self.truncate(entry)?;
+            }
             RecordKind::Message => return self.message(entry),
-            RecordKind::Publications if !self.block.header().flags.apply(kind) => {}
-            RecordKind::Relation
-            | RecordKind::Type
-            | RecordKind::Publications
-            | RecordKind::ServerParameters => {
+            RecordKind::Publications => {
+                let payload = self.block.payload(entry);
+                self.emitter.state_own_definition(payload)?;
+                let counts = self.block.header().flags.apply(kind);
+                if counts && self.emitter.apply(kind, payload)? {
+                    self.warn();
+                }
+            }
+            RecordKind::Relation | RecordKind::Type | RecordKind::ServerParameters => {
                 if self.emitter.apply(kind, self.block.payload(entry))? {
                     self.warn();
                 } else if kind == RecordKind::Relation {
@@ -176,7 +185,9 @@ impl<'a, O: Output> Walk<'a, O> {
             return Ok(Next::End);
         }
         let streamed = options.streaming && entry.xid != 0;
-        self.emitter.transaction = if commit_lsn < options.start {
+        let start = options.start;
+        self.emitter.begin_at(commit_lsn);
+        self.emitter.transaction = if commit_lsn < start {
             Transaction::Skipped
         } else {
             let mut opening = Opening::new(commit_lsn, *entry);
@@ -190,6 +201,13 @@ impl<'a, O: Output> Walk<'a, O> {
         }
         self.ordinal = 0;
         Ok(Next::On)
+    }
+
+    /// Puts the publications in force that judge a change.
+    fn judge(&mut self, entry: &Entry) {
+        if self.emitter.by_position && self.emitter.judge_at(self.block.start_lsn(entry)) {
+            self.warn();
+        }
     }
 
     fn origin(&mut self, entry: &Entry) {
@@ -294,6 +312,10 @@ impl<'a, O: Output> Walk<'a, O> {
                 Some(kind) => kind,
                 None => continue,
             };
+            let by_position = self.emitter.by_position && is_change(Some(kind));
+            if by_position && !self.emitter.is_judged_alike(self.block.start_lsn(&entry)) {
+                break;
+            }
             let lane = self.emitter.lanes.get(usize::from(entry.relation));
             let lane = lane.filter(|lane| lane.passes.intersects(Actions::of(kind)));
             let filters = lane
@@ -337,11 +359,11 @@ impl<'a, O: Output> Walk<'a, O> {
             let Emitter {
                 announced,
                 selection,
-                catalog,
+                view,
                 ..
             } = &mut *self.emitter;
-            let shape = selection.decide(oid, catalog).shape.as_ref();
-            if !announced.now().is_current(oid, catalog, shape) {
+            let shape = selection.decide(oid, view).shape.as_ref();
+            if !announced.now().is_current(oid, view, shape) {
                 self.announce(oid, entry)?;
             }
         }
@@ -443,16 +465,8 @@ impl<'a, O: Output> Walk<'a, O> {
     /// Sends a relation's types and the relation, in the version in force.
     fn announce(&mut self, oid: Oid, near: &Entry) -> Result<(), StreamError> {
         let emitter = &mut *self.emitter;
-        let shape = emitter
-            .selection
-            .decide(oid, &emitter.catalog)
-            .shape
-            .as_ref();
-        let Some(messages) = emitter
-            .announced
-            .now()
-            .announce(oid, &emitter.catalog, shape)
-        else {
+        let shape = emitter.selection.decide(oid, &emitter.view).shape.as_ref();
+        let Some(messages) = emitter.announced.now().announce(oid, &emitter.view, shape) else {
             return Err(emitter.broken("a change of a relation that the log does not describe"));
         };
         let near = self.block.frame(near);

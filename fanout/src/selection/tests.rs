@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pg_proto::Oid;
+use pg_proto::{Lsn, Oid};
 use storage_format::catalog::{
     Catalog, Publication, PublicationActions, PublicationTable, RelationSchema, RowFilterText,
     encode_publications,
@@ -20,10 +20,10 @@ fn catalog(publications: &[Publication]) -> Arc<Catalog> {
     let mut catalog = Arc::new(Catalog::default());
     let mut payload = Vec::new();
     encode_publications(publications, &mut payload);
-    Catalog::apply(&mut catalog, RecordKind::Publications, &payload).unwrap();
+    Catalog::apply(&mut catalog, RecordKind::Publications, &payload, Lsn(8)).unwrap();
     for table in 0..4 {
         let message = relation(table, 1);
-        Catalog::apply(&mut catalog, RecordKind::Relation, &message).unwrap();
+        Catalog::apply(&mut catalog, RecordKind::Relation, &message, Lsn(8)).unwrap();
     }
     catalog
 }
@@ -240,7 +240,7 @@ fn tables_are_meant_by_the_name_that_they_have_now() {
     );
     // Renamed.
     let message = relation(0, 2);
-    Catalog::apply(&mut catalog, RecordKind::Relation, &message).unwrap();
+    Catalog::apply(&mut catalog, RecordKind::Relation, &message, Lsn(8)).unwrap();
     selection.set_catalog(&catalog);
     assert_eq!(*selection.decide(TABLE, &catalog), Decision::default());
 }

@@ -15,6 +15,8 @@ use tempfile::TempDir;
 use super::messages as pg;
 use crate::replay::{HeadTeller, Replay};
 
+/// Positions behind a commit that are left for older rows.
+const ROOM: u64 = 64;
 const START: Lsn = Lsn(0x0100_0000);
 
 /// A log that is written record by record. Positions are given out by it, in steps of 8.
@@ -24,6 +26,10 @@ pub(crate) struct TestLog {
     builder: BlockBuilder,
     next: Lsn,
     open: Option<Lsn>,
+    /// Where rows of transactions go that commit later: behind each commit there is room for some.
+    rooms: Vec<Lsn>,
+    /// Where the rows of the open transaction go as long as they are older than other commits.
+    older: Option<Lsn>,
     head: Option<HeadTeller>,
 }
 
@@ -48,6 +54,8 @@ impl TestLog {
             builder: BlockBuilder::new(),
             next: START,
             open: None,
+            rooms: vec![START],
+            older: None,
             head: None,
         }
     }
@@ -59,8 +67,21 @@ impl TestLog {
 
     /// Begins a transaction of at most `items` records; its commit position.
     pub(crate) fn begin(&mut self, items: usize) -> Lsn {
-        let first = self.take_lsn();
-        let commit_lsn = Lsn(first.0 + 8 * (items as u64 + 1));
+        self.begin_before(0, items)
+    }
+
+    /// The same for one whose rows are older than the last `overtaken` commits, until [`Self::catch_up`].
+    pub(crate) fn begin_before(&mut self, overtaken: usize, items: usize) -> Lsn {
+        let mut first = self.take_lsn();
+        if overtaken > 0 {
+            let rooms = self.rooms.len();
+            let room = &mut self.rooms[rooms.saturating_sub(overtaken + 1)];
+            room.0 += 1;
+            first = *room;
+            self.older = Some(first);
+        }
+        let now = self.next;
+        let commit_lsn = Lsn(now.0 + 8 * (items as u64 + 1));
         let begin = pg::begin(commit_lsn);
         let payload = pg::encode(&Message::Begin(begin));
         let send_time = PgTimestamp(commit_lsn.0.cast_signed());
@@ -79,12 +100,19 @@ impl TestLog {
 
     /// A row; its payload.
     pub(crate) fn row(&mut self, kind: RecordKind, table: u8, id: u32) -> Vec<u8> {
-        let (lsn, payload) = (self.take_lsn(), pg::row(kind, table, id));
+        let lsn = self.older.unwrap_or_else(|| self.take_lsn());
+        let payload = pg::row(kind, table, id);
         let relation = pg::relation_oid(table);
         self.builder
             .push_change(kind, relation, lsn, &payload)
             .unwrap();
         payload
+    }
+
+    /// What follows in the open transaction is newer than all commits before it. Where its rows were before, if they were
+    /// older.
+    pub(crate) fn catch_up(&mut self) -> Option<Lsn> {
+        self.older.take()
     }
 
     pub(crate) fn relation(&mut self, table: u8, version: u8) {
@@ -140,12 +168,16 @@ impl TestLog {
     pub(crate) fn commit(&mut self) -> Lsn {
         let commit_lsn = self.open.take().unwrap();
         self.next = Lsn(commit_lsn.0 + 8);
+        self.older = None;
+        self.rooms.push(self.next);
         let commit = pg::commit(commit_lsn, self.next);
         let payload = pg::encode(&Message::Commit(commit));
         self.builder
             .push_commit(&commit, self.next, &payload)
             .unwrap();
-        self.next
+        let end = self.next;
+        self.next.0 += ROOM;
+        end
     }
 
     /// Ends the block.

@@ -42,6 +42,8 @@ enum Done {
     Relation(u8, u8),
     Type(u8),
     Publications(usize),
+    /// What stands before was written at this position, before other commits.
+    CaughtUp(Lsn),
 }
 
 impl Model {
@@ -66,8 +68,13 @@ impl Model {
         for action in actions {
             let log = &mut model.log;
             match action {
-                Action::Transaction { origin, items } => {
-                    let done = write_transaction(log, *origin, items, &mut described, &mut id);
+                Action::Transaction {
+                    origin,
+                    overtaken,
+                    items,
+                } => {
+                    let begun = (*origin, *overtaken);
+                    let done = write_transaction(log, begun, items, &mut described, &mut id);
                     model.written.push(done);
                 }
                 Action::LoneMessage => {
@@ -108,6 +115,7 @@ impl Model {
             spec,
             options,
             publications: Vec::new(),
+            definitions: Vec::new(),
             versions: BTreeMap::new(),
             type_version: None,
             given: HashMap::new(),
@@ -134,7 +142,7 @@ impl Model {
                     }
                     let sends =
                         *commit_lsn >= options.start && !(options.local_origin_only && *origin);
-                    let body = reader.transaction(items, sends);
+                    let body = reader.transaction(items, sends, *commit_lsn);
                     if body.is_empty() {
                         continue;
                     }
@@ -155,12 +163,12 @@ impl Model {
 
 fn write_transaction(
     log: &mut TestLog,
-    origin: bool,
+    (origin, overtaken): (bool, usize),
     items: &[Item],
     described: &mut [bool; 4],
     id: &mut u32,
 ) -> Written {
-    let commit_lsn = log.begin(items.len());
+    let commit_lsn = log.begin_before(overtaken, items.len());
     let mut done = Vec::new();
     if origin {
         log.origin("elsewhere");
@@ -176,6 +184,9 @@ fn write_transaction(
     };
     for item in items {
         *id += 1;
+        if !matches!(item, Item::Row(..) | Item::Cut) {
+            done.extend(log.catch_up().map(Done::CaughtUp));
+        }
         match item {
             Item::Row(kind, table) => {
                 describe(log, &mut done, &[*table]);
@@ -204,6 +215,7 @@ fn write_transaction(
             Item::Cut => log.cut(),
         }
     }
+    done.extend(log.catch_up().map(Done::CaughtUp));
     Written::Transaction {
         commit_lsn,
         end_lsn: log.commit(),
@@ -216,7 +228,10 @@ fn write_transaction(
 struct Reader<'a> {
     spec: &'a SelectionSpec,
     options: &'a EmitOptions,
+    /// Those that judge the item at hand.
     publications: Vec<Publication>,
+    /// With the commits that made them.
+    definitions: Vec<(Lsn, Vec<Publication>)>,
     versions: BTreeMap<u8, u8>,
     type_version: Option<u8>,
     /// Versions of relation and type that the subscriber was given last.
@@ -224,9 +239,33 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn transaction(&mut self, items: &[Done], sends: bool) -> Vec<Expected> {
+    /// Puts the publications in force that judge a row at `lsn`; behind all commits, if there is none.
+    fn judge_at(&mut self, lsn: Option<Lsn>) {
+        let mut newest_first = self.definitions.iter().rev();
+        let found = newest_first.find(|(since, _)| lsn.is_none_or(|lsn| *since <= lsn));
+        self.publications = found.map_or_else(Vec::new, |(_, state)| state.clone());
+    }
+
+    /// A transaction states the publications.
+    fn state(&mut self, state: &[Publication], commit_lsn: Lsn) {
+        self.publications = state.to_vec();
+        let known = self.definitions.last();
+        if known.map_or(&[][..], |(_, known)| known) == state {
+            return;
+        }
+        // What is stated first counts from ever.
+        let since = known.map_or(Lsn(0), |_| commit_lsn);
+        self.definitions.retain(|(one, _)| *one != since);
+        self.definitions.push((since, state.to_vec()));
+    }
+
+    fn transaction(&mut self, items: &[Done], sends: bool, commit_lsn: Lsn) -> Vec<Expected> {
         let mut out = Vec::new();
         let mut ordinal = 0;
+        self.judge_at(items.iter().find_map(|item| match item {
+            Done::CaughtUp(lsn) => Some(*lsn),
+            _ => None,
+        }));
         for item in items {
             let number = ordinal;
             match item {
@@ -267,8 +306,9 @@ impl Reader<'_> {
                 }
                 Done::Type(version) => self.type_version = Some(*version),
                 Done::Publications(state) => {
-                    self.publications = publication_states()[*state].clone();
+                    self.state(&publication_states()[*state], commit_lsn);
                 }
+                Done::CaughtUp(_) => self.judge_at(None),
             }
         }
         out

@@ -11,7 +11,12 @@ use crate::selection::{Publications, SelectionSpec, TableName};
 /// Something that a log is made of.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Transaction { origin: bool, items: Vec<Item> },
+    Transaction {
+        origin: bool,
+        /// Its rows, up to its first other item, were written before this many of the commits before it.
+        overtaken: usize,
+        items: Vec<Item>,
+    },
     LoneMessage,
     Progress,
     FinishSegment,
@@ -47,14 +52,19 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 pub(crate) fn actions() -> impl Strategy<Value = Vec<Action>> {
-    let transaction =
-        (prop::bool::weighted(0.2), vec(item(), 0..12)).prop_map(|(origin, mut items)| {
+    let transaction = (prop::bool::weighted(0.2), 0_usize..4, vec(item(), 0..12)).prop_map(
+        |(origin, overtaken, mut items)| {
             // A log has no empty transactions.
             if items.iter().all(|item| matches!(item, Item::Cut)) {
                 items.push(Item::Row(RecordKind::Insert, 0));
             }
-            Action::Transaction { origin, items }
-        });
+            Action::Transaction {
+                origin,
+                overtaken,
+                items,
+            }
+        },
+    );
     let action = prop_oneof![
         10 => transaction,
         1 => Just(Action::LoneMessage),

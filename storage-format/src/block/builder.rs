@@ -23,6 +23,8 @@ pub(super) struct Tally {
     pub(super) last: Option<(Lsn, PgTimestamp)>,
     /// End of the last whole transaction.
     pub(super) end_lsn: Option<Lsn>,
+    /// No change in the block is before this.
+    pub(super) lowest: Option<Lsn>,
 }
 
 /// Lengths of the three sections at a moment between two transactions.
@@ -75,6 +77,7 @@ impl BlockBuilder {
         if let Some(open) = open {
             self.tally.flags = BlockFlags::CONTINUES;
             self.note_transaction(open.commit_lsn, open.commit_time);
+            self.note_start(open.start);
         }
     }
 
@@ -132,8 +135,10 @@ impl BlockBuilder {
         self.require_room(FRAME_HEAD_LEN + payload.len())?;
         self.boundary = self.here();
         self.note_transaction(begin.final_lsn, begin.commit_time);
+        self.note_start(start);
         self.open = Some(OpenTransaction {
             commit_lsn: begin.final_lsn,
+            start,
             commit_time: begin.commit_time,
             send_time,
             next_ordinal: 0,
@@ -385,6 +390,12 @@ impl BlockBuilder {
             _ => BlockFlags::NONE,
         };
         self.tally.events += u32::from(kind.is_event());
+    }
+
+    /// A transaction with changes in the block has none before `start`.
+    pub(super) fn note_start(&mut self, start: Lsn) {
+        let lowest = self.tally.lowest.unwrap_or(start);
+        self.tally.lowest = Some(lowest.min(start));
     }
 
     pub(super) fn note_transaction(&mut self, commit_lsn: Lsn, commit_time: PgTimestamp) {

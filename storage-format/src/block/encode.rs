@@ -55,6 +55,7 @@ impl BlockBuilder {
         }
         if let Some(open) = self.open {
             self.note_transaction(open.commit_lsn, open.commit_time);
+            self.note_start(open.start);
         }
     }
 
@@ -92,6 +93,11 @@ impl BlockBuilder {
             body_crc: crc32(&self.sections()),
             ..BlockHeader::empty(kind)
         }
+    }
+
+    /// No change in the block is before this; `None` if there is no transaction.
+    pub(crate) const fn lowest(&self) -> Option<Lsn> {
+        self.tally.lowest
     }
 
     /// What the records so far are.

@@ -32,7 +32,11 @@ impl BlockFlags {
     /// There is the end of a prepared transaction: a `prepared` record or a ROLLBACK PREPARED.
     pub const ENDS_PREPARED: Self = Self(1 << 8);
 
-    const KNOWN: u32 = (1 << 9) - 1;
+    /// Changes may be older than the publications in force where they stand: each is judged by those of its own position,
+    /// [`Definitions::at`](crate::catalog::Definitions::at). Without it those in force judge all changes.
+    pub const OLDER: Self = Self(1 << 9);
+
+    const KNOWN: u32 = (1 << 10) - 1;
 
     /// Whether a record of `kind` in a block with these flags changes the catalog. A prepared transaction may be rolled
     /// back: its publications count when it commits. Its relations may stay, since the source describes those that it

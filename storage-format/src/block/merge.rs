@@ -82,6 +82,9 @@ impl BlockBuilder {
     /// Takes back what [`Self::split_open`] moved to `rest`.
     pub(crate) fn join(&mut self, rest: &Self, placement: &Placement) -> Result<(), Damage> {
         let boundary = self.here();
+        if let Some(lowest) = rest.tally.lowest {
+            self.note_start(lowest);
+        }
         let header = rest.header(BlockKind::Data, placement);
         let sections = Sections::of_parts(rest.sections());
         self.absorb(&header, rest.relations.as_slice(), sections)?;
@@ -96,6 +99,8 @@ impl BlockBuilder {
 const fn open_transaction(header: &BlockHeader, next_ordinal: u64) -> OpenTransaction {
     OpenTransaction {
         commit_lsn: header.last_commit_lsn,
+        // Whether changes are older than the publications is in the header's flags already.
+        start: header.last_commit_lsn,
         commit_time: header.last_commit_time,
         send_time: header.last_commit_time,
         next_ordinal,

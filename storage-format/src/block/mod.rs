@@ -2,6 +2,7 @@
 
 mod body;
 mod builder;
+mod commit;
 mod decompress;
 mod encode;
 mod entry;
@@ -17,6 +18,7 @@ mod view;
 
 pub(crate) use body::{Record, Sections, raw_body};
 pub use builder::BlockBuilder;
+pub use commit::CommitAt;
 pub(crate) use encode::Placement;
 pub use entry::{ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};
 pub use flags::BlockFlags;

@@ -9,7 +9,9 @@ use crate::record::RecordKind;
 pub struct OpenTransaction {
     /// Where it will commit (`Begin::final_lsn`).
     pub commit_lsn: Lsn,
-    /// When.
+    /// The position in the head of its BEGIN: none of its changes is before it.
+    pub start: Lsn,
+    /// When it will.
     pub commit_time: PgTimestamp,
     /// The time in the heads of all its frames.
     pub send_time: PgTimestamp,

@@ -20,8 +20,10 @@ impl BlockBuilder {
         self.require_room(FRAME_HEAD_LEN + payload.len())?;
         self.boundary = self.here();
         self.note_transaction(begin.prepare_lsn, begin.prepare_time);
+        self.note_start(start);
         self.open = Some(OpenTransaction {
             commit_lsn: begin.prepare_lsn,
+            start,
             commit_time: begin.prepare_time,
             send_time,
             next_ordinal: 0,

@@ -1,5 +1,6 @@
 //! Little-endian fields, strings and lists of the catalog's own records.
 
+use pg_proto::Lsn;
 use pg_proto::read::{ReadError, Reader};
 
 /// Appends a count or length. What is counted here comes out of one message of the source, which is shorter
@@ -26,6 +27,11 @@ pub(super) fn put_list<T>(out: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<
 /// Four bytes, little-endian.
 pub(super) fn take_u32(reader: &mut Reader<'_>, field: &'static str) -> Result<u32, ReadError> {
     reader.u32(field).map(u32::swap_bytes)
+}
+
+/// A position, little-endian.
+pub(super) fn take_lsn(reader: &mut Reader<'_>, field: &'static str) -> Result<Lsn, ReadError> {
+    reader.u64(field).map(|lsn| Lsn(lsn.swap_bytes()))
 }
 
 /// The inverse of [`put_str`].

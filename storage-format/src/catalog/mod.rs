@@ -8,6 +8,9 @@
 //! A record that says what is known already is no new version: the `Arc` stays the same, and `Arc::ptr_eq` of a
 //! part tells cheaply whether it is still the same.
 //!
+//! Publications count for changes by the changes' own positions, so a version also has those that were in force before,
+//! for transactions that were open then: [`Definitions`].
+//!
 //! # Format
 //!
 //! A relation and a type are stored as the RELATION and TYPE message of the source, publications and server
@@ -15,13 +18,16 @@
 //! to an empty catalog they give it back.
 
 mod codec;
+mod definitions;
 mod described;
+mod merge;
 mod parameters;
 mod publication;
 mod relation;
 mod state;
 mod version;
 
+pub use definitions::{Definition, Definitions, PublicationsRecord};
 pub use described::{Attribute, Collation, DatabaseFacts, DescribedRelation, Generated};
 pub use parameters::ServerParameters;
 pub use publication::{

@@ -1,9 +1,10 @@
 //! Publications of the source, and how a list of them is stored.
 
-use pg_proto::Oid;
 use pg_proto::read::{ReadError, Reader};
+use pg_proto::{Lsn, Oid};
 
 use super::codec;
+use super::definitions::put_head;
 
 /// Which changes a publication publishes (`publish = '...'`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -247,8 +248,10 @@ impl RowFilterText {
     }
 }
 
-/// Appends the payload of a publications record of publications alone, in the given order.
+/// Appends the payload of a publications record of publications alone, in the given order, which says no more of its place
+/// than that it stands in its transaction.
 pub fn encode_publications(publications: &[Publication], out: &mut Vec<u8>) {
+    put_head(None, Lsn::INVALID, Lsn::INVALID, out);
     codec::put_list(out, publications, |out, publication| {
         publication.encode(out);
     });
@@ -259,7 +262,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalog::PublicationState;
+    use crate::catalog::PublicationsRecord;
 
     fn table() -> impl Strategy<Value = PublicationTable> {
         (
@@ -328,16 +331,16 @@ mod tests {
         fn round_trips(publications in prop::collection::vec(publication(), 0..4)) {
             let mut bytes = Vec::new();
             encode_publications(&publications, &mut bytes);
-            let decoded = PublicationState::decode(&bytes).unwrap();
-            prop_assert_eq!(&*decoded.publications, publications.as_slice());
+            let decoded = PublicationsRecord::decode(&bytes).unwrap();
+            prop_assert_eq!(&*decoded.state.publications, publications.as_slice());
             for end in 0..bytes.len() {
-                prop_assert!(PublicationState::decode(&bytes[..end]).is_err());
+                prop_assert!(PublicationsRecord::decode(&bytes[..end]).is_err());
             }
         }
 
         #[test]
         fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = PublicationState::decode(&bytes);
+            let _ = PublicationsRecord::decode(&bytes);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! All that one publications record states, and how it is stored.
+//! The publications and what they depend on, and how that is stored.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use pg_proto::read::{ReadError, Reader};
 
 use super::codec;
 use super::described::{COLLATION_MIN, RELATION_MIN};
+use super::merge::merged;
 use super::publication::PUBLICATION_MIN;
 use super::{Collation, DatabaseFacts, DescribedRelation, Publication};
 
@@ -37,6 +38,13 @@ impl PublicationState {
         self.collations.iter().find(|one| one.oid == oid)
     }
 
+    /// These on top of `others`, where a transaction that has stated them had seen `seen` of others: what it changed itself,
+    /// and what others did that it had not seen.
+    #[must_use]
+    pub fn on_top_of(&self, seen: &Self, others: &Self) -> Self {
+        merged(seen, self, others)
+    }
+
     fn has_publications_only(&self) -> bool {
         self.relations.is_empty()
             && self.collations.is_empty()
@@ -49,7 +57,7 @@ impl PublicationState {
         self.collations.sort_by_key(|one| one.oid);
     }
 
-    /// Appends the payload of a publications record.
+    /// Appends the state as it stands in a publications record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         codec::put_list(out, &self.publications, |out, one| one.encode(out));
         if self.has_publications_only() {

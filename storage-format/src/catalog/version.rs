@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pg_proto::Oid;
 use pg_proto::read::ReadError;
+use pg_proto::{Lsn, Oid};
 
 use super::relation::peek_oid;
-use super::{Publication, PublicationState, RelationSchema, ServerParameters, TypeName};
+use super::{
+    Definitions, Publication, PublicationState, PublicationsRecord, RelationSchema,
+    ServerParameters, TypeName,
+};
 use crate::record::RecordKind;
 
 /// A record that should change the catalog can't be understood.
@@ -26,7 +29,7 @@ pub struct CatalogError {
 pub struct Catalog {
     relations: Arc<BTreeMap<Oid, Arc<RelationSchema>>>,
     types: Arc<BTreeMap<Oid, Arc<TypeName>>>,
-    publications: Arc<PublicationState>,
+    definitions: Arc<Definitions>,
     parameters: Arc<ServerParameters>,
 }
 
@@ -58,13 +61,28 @@ impl Catalog {
     /// The source's publications.
     #[must_use]
     pub fn publications(&self) -> &Arc<[Publication]> {
-        &self.publications.publications
+        &self.publication_state().publications
     }
 
     /// The source's publications and what they depend on. `Arc::ptr_eq` of two versions' says whether any of it changed.
     #[must_use]
-    pub const fn publication_state(&self) -> &Arc<PublicationState> {
-        &self.publications
+    pub fn publication_state(&self) -> &Arc<PublicationState> {
+        &self.definitions.current().state
+    }
+
+    /// The publications in force, and those that were before.
+    #[must_use]
+    pub const fn definitions(&self) -> &Arc<Definitions> {
+        &self.definitions
+    }
+
+    /// This version with `state` as the publications in force.
+    #[must_use]
+    pub fn judging_by(&self, state: &Arc<PublicationState>) -> Self {
+        Self {
+            definitions: Arc::new(Definitions::only(state)),
+            ..self.clone()
+        }
     }
 
     /// A publication by name.
@@ -81,17 +99,18 @@ impl Catalog {
     }
 
     /// Applies one record to the version that `catalog` points to; true if that made a new version. A record of
-    /// a kind that does not concern the catalog changes nothing. While nobody else holds the version it is
-    /// changed in place, so that a run of records costs one copy at most.
+    /// a kind that does not concern the catalog changes nothing. `commit_lsn` is that of the record's transaction. While
+    /// nobody else holds the version it is changed in place, so that a run of records costs one copy at most.
     pub fn apply(
         catalog: &mut Arc<Self>,
         kind: RecordKind,
         payload: &[u8],
+        commit_lsn: Lsn,
     ) -> Result<bool, CatalogError> {
         let changed = match kind {
             RecordKind::Relation => catalog.apply_relation(payload),
             RecordKind::Type => catalog.apply_type(payload),
-            RecordKind::Publications => catalog.apply_publications(payload),
+            RecordKind::Publications => catalog.apply_publications(payload, commit_lsn),
             RecordKind::ServerParameters => catalog.apply_parameters(payload),
             _ => return Ok(false),
         };
@@ -113,10 +132,9 @@ impl Catalog {
             .relations
             .values()
             .map(|relation| (RecordKind::Relation, relation.message.clone()));
-        let stated = *self.publications != PublicationState::default();
-        let publications = stated.then(|| {
+        let publications = self.definitions.records().map(|record| {
             let mut payload = Vec::new();
-            self.publications.encode(&mut payload);
+            record.encode(&mut payload);
             (RecordKind::Publications, payload.into())
         });
         let parameters = (!self.parameters.is_empty()).then(|| {
@@ -149,10 +167,14 @@ impl Catalog {
         Ok(Some(Part::Type(Arc::new(named))))
     }
 
-    fn apply_publications(&self, payload: &[u8]) -> Result<Option<Part>, ReadError> {
-        let publications = PublicationState::decode(payload)?;
-        let same = publications == *self.publications;
-        Ok((!same).then(|| Part::Publications(Arc::new(publications))))
+    fn apply_publications(
+        &self,
+        payload: &[u8],
+        commit_lsn: Lsn,
+    ) -> Result<Option<Part>, ReadError> {
+        let record = PublicationsRecord::decode(payload)?;
+        let definitions = self.definitions.with(record, commit_lsn);
+        Ok(definitions.map(|definitions| Part::Publications(Arc::new(definitions))))
     }
 
     fn apply_parameters(&self, payload: &[u8]) -> Result<Option<Part>, ReadError> {
@@ -169,7 +191,7 @@ impl Catalog {
             Part::Type(named) => {
                 Arc::make_mut(&mut self.types).insert(named.oid, named);
             }
-            Part::Publications(publications) => self.publications = publications,
+            Part::Publications(definitions) => self.definitions = definitions,
             Part::Parameters(parameters) => self.parameters = parameters,
         }
     }
@@ -179,7 +201,7 @@ impl Catalog {
 enum Part {
     Relation(Arc<RelationSchema>),
     Type(Arc<TypeName>),
-    Publications(Arc<PublicationState>),
+    Publications(Arc<Definitions>),
     Parameters(Arc<ServerParameters>),
 }
 
@@ -217,7 +239,7 @@ mod tests {
     }
 
     fn apply(catalog: &mut Arc<Catalog>, kind: RecordKind, payload: &[u8]) -> bool {
-        Catalog::apply(catalog, kind, payload).unwrap()
+        Catalog::apply(catalog, kind, payload, Lsn(0)).unwrap()
     }
 
     #[test]
@@ -262,9 +284,14 @@ mod tests {
     fn a_record_that_cannot_be_read_names_its_kind() {
         let mut catalog = Arc::new(Catalog::default());
         let cut = &relation(1, "a", &["id"])[..12];
-        let error = Catalog::apply(&mut catalog, RecordKind::Relation, cut).unwrap_err();
+        let error = Catalog::apply(&mut catalog, RecordKind::Relation, cut, Lsn(0)).unwrap_err();
         assert_eq!(error.kind, RecordKind::Relation);
-        let wrong = Catalog::apply(&mut catalog, RecordKind::Type, &relation(1, "a", &[]));
+        let wrong = Catalog::apply(
+            &mut catalog,
+            RecordKind::Type,
+            &relation(1, "a", &[]),
+            Lsn(0),
+        );
         assert!(wrong.is_err());
         assert_eq!(*catalog, Catalog::default());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::segment::Segment;
-use crate::block::Block;
+use crate::block::{Block, CommitAt};
 use crate::cache::BlockKey;
 use crate::catalog::Catalog;
 use crate::error::{Damage, FormatError};
@@ -86,9 +86,13 @@ pub(super) fn apply_block(
     offset: u64,
 ) -> Result<(), FormatError> {
     let flags = block.header().flags;
+    let mut commit = CommitAt::start(block.header());
     for entry in block.entries() {
-        if let Some(kind) = entry.kind().filter(|kind| flags.apply(*kind)) {
-            Catalog::apply(catalog, kind, block.payload(&entry)).map_err(|error| {
+        let Some(kind) = entry.kind() else { continue };
+        let payload = block.payload(&entry);
+        let commit_lsn = commit.of(kind, payload);
+        if flags.apply(kind) {
+            Catalog::apply(catalog, kind, payload, commit_lsn).map_err(|error| {
                 let damage = Damage::Content(format!("{error}: {}", error.source));
                 segment.damage(damage, offset)
             })?;

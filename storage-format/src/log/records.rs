@@ -129,7 +129,9 @@ impl TransactionIter {
         let kind = entry.kind();
         let payload = block.payload(&entry);
         if let Some(kind) = kind.filter(|kind| block.header().flags.apply(*kind)) {
-            Catalog::apply(&mut self.catalog, kind, payload).map_err(FormatError::from)?;
+            let commit_lsn = self.open.unwrap_or(Lsn::INVALID);
+            Catalog::apply(&mut self.catalog, kind, payload, commit_lsn)
+                .map_err(FormatError::from)?;
         }
         let lone = self.open.is_none();
         if matches!(kind, Some(RecordKind::Begin | RecordKind::BeginPrepare)) {

@@ -109,11 +109,12 @@ impl StagedTransaction {
 impl StagedWriter {
     pub(super) fn new(head: StagedHead, file: StagedFile) -> Self {
         let mut builder = BlockBuilder::new();
-        builder.start(Some(placeholder(head.send_time)));
+        let transaction = StagedTransaction::existing(head, file, Aborted::new());
+        builder.start(Some(placeholder(&transaction)));
         Self {
-            transaction: StagedTransaction::existing(head, file, Aborted::new()),
-            builder,
             subxid: head.xid,
+            transaction,
+            builder,
             accounted: 0,
             prefix: Vec::new(),
         }
@@ -178,8 +179,7 @@ impl StagedWriter {
     }
 
     fn restart(&mut self) {
-        self.builder
-            .start(Some(placeholder(self.transaction.send_time)));
+        self.builder.start(Some(placeholder(&self.transaction)));
         self.accounted = 0;
     }
 
@@ -189,11 +189,12 @@ impl StagedWriter {
 }
 
 /// What is known of the transaction before it commits.
-const fn placeholder(send_time: PgTimestamp) -> OpenTransaction {
+const fn placeholder(transaction: &StagedTransaction) -> OpenTransaction {
     OpenTransaction {
         commit_lsn: Lsn::INVALID,
+        start: transaction.start,
         commit_time: PgTimestamp(0),
-        send_time,
+        send_time: transaction.send_time,
         next_ordinal: 0,
     }
 }

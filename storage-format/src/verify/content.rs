@@ -1,9 +1,12 @@
 //! Whether a block's records are what its header says.
 
+use std::sync::Arc;
+
 use pg_proto::Lsn;
 use pg_proto::pgoutput::{Framing, Message, decode};
 
-use crate::block::{Block, BlockFlags, BlockKind};
+use crate::block::{Block, BlockFlags, BlockKind, CommitAt};
+use crate::catalog::Catalog;
 use crate::error::Damage;
 use crate::record::RecordKind;
 
@@ -39,6 +42,34 @@ pub(super) fn check_records(block: &Block, position: Lsn) -> Result<(), Damage> 
             format_args!("at least {}", order.position),
             header.end_lsn,
         ));
+    }
+    Ok(())
+}
+
+/// Applies the catalog records of a sound block, and checks that its header says so if changes are older than the
+/// publications in force.
+pub(super) fn check_catalog(block: &Block, catalog: &mut Arc<Catalog>) -> Result<(), Damage> {
+    let flags = block.header().flags;
+    let mut commit = CommitAt::start(block.header());
+    for (place, entry) in block.entries().enumerate() {
+        let Some(kind) = entry.kind() else { continue };
+        let payload = block.payload(&entry);
+        let commit_lsn = commit.of(kind, payload);
+        if flags.apply(kind) {
+            Catalog::apply(catalog, kind, payload, commit_lsn)
+                .map_err(|error| Damage::Content(format!("{error}: {}", error.source)))?;
+        }
+        let (start, since) = (
+            block.start_lsn(&entry),
+            catalog.definitions().current().since,
+        );
+        let is_change = kind.is_event() && kind != RecordKind::Message;
+        if is_change && start.is_valid() && start < since && !flags.contains(BlockFlags::OLDER) {
+            let problem = format!(
+                "entry {place} is a change at {start}, before the publications of {since}, and the header does not say so"
+            );
+            return Err(Damage::Content(problem));
+        }
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pg_proto::Lsn;
 
-use super::content::check_records;
+use super::content::{check_catalog, check_records};
 use super::report::{Finding, Gap, Remedy};
 use super::walk::{Carried, Checked};
 use crate::block::{Block, BlockFlags, BlockHeader, BlockKind};
@@ -155,13 +155,7 @@ impl Scan<'_> {
         }
         Ok(decoded.and_then(|decoded| {
             check_records(&decoded, position)?;
-            for entry in decoded.entries() {
-                if let Some(kind) = entry.kind().filter(|kind| kind.is_catalog()) {
-                    Catalog::apply(catalog, kind, decoded.payload(&entry))
-                        .map_err(|error| Damage::Content(format!("{error}: {}", error.source)))?;
-                }
-            }
-            Ok(())
+            check_catalog(&decoded, catalog)
         }))
     }
 

@@ -9,8 +9,8 @@ use super::active::{ActiveFile, Tip};
 use super::options::WriterOptions;
 use super::state::{LogState, apply_catalog};
 use crate::block::{
-    BLOCK_HEADER_LEN, BlockBuilder, BlockFlags, BlockHeader, BlockKind, OpenTransaction, Placement,
-    Sections,
+    BLOCK_HEADER_LEN, BlockBuilder, BlockFlags, BlockHeader, BlockKind, CommitAt, OpenTransaction,
+    Placement, Sections,
 };
 use crate::catalog::Catalog;
 use crate::error::FormatError;
@@ -80,9 +80,12 @@ impl LogWriter {
     }
 
     pub(super) fn append_block(&mut self, builder: &BlockBuilder) -> Result<(), FormatError> {
-        let header = builder.header(BlockKind::Data, &self.placement());
+        let mut header = builder.header(BlockKind::Data, &self.placement());
         self.state.check(&header)?;
         let catalog = self.next_catalog(&header, builder)?;
+        if let Some(lowest) = builder.lowest() {
+            header.flags |= LogState::older(&catalog, lowest);
+        }
         let mut prefix = std::mem::take(&mut self.prefix);
         let (mut pieces, crc) = builder.pieces(&header, &mut prefix);
         let written = self.active.write_block(&mut pieces, crc);
@@ -108,7 +111,8 @@ impl LogWriter {
                 problem: format!("{damage}"),
             };
             let sections = Sections::of_parts(builder.sections());
-            apply_catalog(&mut catalog, header.flags, sections).map_err(unusable)?;
+            let commit = CommitAt::start(header);
+            apply_catalog(&mut catalog, header.flags, commit, sections).map_err(unusable)?;
         }
         Ok(catalog)
     }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::active::Tip;
 use super::options::CutReason;
 use super::state::{LogState, apply_catalog};
-use crate::block::{BLOCK_HEADER_LEN, BlockFlags, BlockKind, Sections, raw_body};
+use crate::block::{BLOCK_HEADER_LEN, BlockFlags, BlockKind, CommitAt, Sections, raw_body};
 use crate::catalog::Catalog;
 use crate::error::{Damage, FormatError};
 use crate::fs::FsFile;
@@ -109,7 +109,10 @@ impl Scan {
             let stored = window.stored_body(block)?;
             let body = raw_body(&block.header, stored, &mut self.buffer);
             body.and_then(|body| Sections::split(&block.header, body))
-                .and_then(|sections| apply_catalog(&mut catalog, block.header.flags, sections))
+                .and_then(|sections| {
+                    let commit = CommitAt::start(&block.header);
+                    apply_catalog(&mut catalog, block.header.flags, commit, sections)
+                })
                 .map_err(|damage| place(damage, &path))?;
         }
         self.found.state.advance(&block.header, catalog);

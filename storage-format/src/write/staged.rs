@@ -7,10 +7,10 @@ use pg_proto::Lsn;
 use pg_proto::pgoutput::{Begin, Commit, Message, encode};
 
 use super::log_writer::LogWriter;
-use super::state::apply_catalog;
+use super::state::{LogState, apply_catalog};
 use crate::block::{
-    BLOCK_HEADER_LEN, BlockBuilder, BlockFlags, BlockHeader, BuildError, FRAME_HEAD_LEN, Sections,
-    raw_body,
+    BLOCK_HEADER_LEN, BlockBuilder, BlockFlags, BlockHeader, BuildError, CommitAt, FRAME_HEAD_LEN,
+    Sections, raw_body,
 };
 use crate::catalog::Catalog;
 use crate::error::{Damage, FormatError};
@@ -89,7 +89,7 @@ impl LogWriter {
         if plan.events == 0 && !plan.has_catalog && matches!(ends, Ends::Committed(_)) {
             return Ok(false);
         }
-        let catalog = self.staged_catalog(staged, &plan, ends.flags())?;
+        let catalog = self.staged_catalog(staged, &plan, ends)?;
         let ends_len = ENDS_LEN + ends.variable_len();
         self.roll_over_if_full(ends_len)?;
         let reserved = self.active.reserve(plan.bytes + ends_len);
@@ -135,7 +135,7 @@ impl LogWriter {
         &self,
         staged: &StagedTransaction,
         plan: &Plan,
-        flags: BlockFlags,
+        ends: Ends<'_>,
     ) -> Result<Arc<Catalog>, FormatError> {
         let mut catalog = self.state.working_catalog();
         if !plan.has_catalog {
@@ -147,10 +147,11 @@ impl LogWriter {
                 return Ok(());
             }
             let path = window.path().to_owned();
-            let flags = block.header.flags | flags;
+            let flags = block.header.flags | ends.flags();
+            let commit = CommitAt::inside(ends.commit_lsn());
             let body = raw_body(&block.header, window.stored_body(block)?, &mut buffer);
             body.and_then(|body| Sections::split(&block.header, body))
-                .and_then(|sections| apply_catalog(&mut catalog, flags, sections))
+                .and_then(|sections| apply_catalog(&mut catalog, flags, commit, sections))
                 .map_err(|damage| damage.at(&path, block.offset))
         })?;
         Ok(catalog)
@@ -183,8 +184,11 @@ impl LogWriter {
             |open| (open.commit_lsn, open.commit_time, open.next_ordinal),
         );
         let placement = self.placement();
+        let older = self.open.map_or(BlockFlags::NONE, |open| {
+            LogState::older(&self.state.working_catalog(), open.start)
+        });
         BlockHeader {
-            flags: staged.flags | flags,
+            flags: staged.flags | flags | older,
             first_commit_lsn: commit_lsn,
             last_commit_lsn: commit_lsn,
             first_commit_time: commit_time,
@@ -223,6 +227,14 @@ impl Ends<'_> {
         match self {
             Self::Prepared(_) => BlockFlags::PREPARED,
             Self::Committed(_) | Self::CommitPrepared(..) => BlockFlags::NONE,
+        }
+    }
+
+    /// Where it counts as committed.
+    const fn commit_lsn(&self) -> Lsn {
+        match self {
+            Self::Prepared(record) => record.prepare_lsn,
+            Self::Committed(commit) | Self::CommitPrepared(_, commit) => commit.commit_lsn,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pg_proto::Lsn;
 
-use crate::block::{BlockFlags, BlockHeader, BlockKind, Sections};
+use crate::block::{BlockFlags, BlockHeader, BlockKind, CommitAt, Sections};
 use crate::catalog::Catalog;
 use crate::error::{Damage, FormatError};
 
@@ -58,6 +58,15 @@ impl LogState {
                 .as_ref()
                 .map_or(&self.catalog, |open| &open.catalog),
         )
+    }
+
+    /// [`BlockFlags::OLDER`] for a block behind which `catalog` holds, if none of its changes is before `lowest`.
+    pub(crate) fn older(catalog: &Catalog, lowest: Lsn) -> BlockFlags {
+        if lowest < catalog.definitions().current().since {
+            BlockFlags::OLDER
+        } else {
+            BlockFlags::NONE
+        }
     }
 
     /// Whether a block with this header may come next.
@@ -143,18 +152,24 @@ impl From<Disorder> for FormatError {
     }
 }
 
-/// Applies the catalog records among the sections' records to `catalog`. `flags` are the block's.
+/// Applies the catalog records among the sections' records to `catalog`. `flags` are the block's, `commit` stands at its
+/// start.
 pub(crate) fn apply_catalog(
     catalog: &mut Arc<Catalog>,
     flags: BlockFlags,
+    mut commit: CommitAt,
     sections: Sections<'_>,
 ) -> Result<(), Damage> {
     for record in sections.records() {
         let record = record?;
-        let Some(kind) = record.entry.kind().filter(|kind| flags.apply(*kind)) else {
+        let Some(kind) = record.entry.kind() else {
             continue;
         };
-        Catalog::apply(catalog, kind, record.payload)
+        let commit_lsn = commit.of(kind, record.payload);
+        if !flags.apply(kind) {
+            continue;
+        }
+        Catalog::apply(catalog, kind, record.payload, commit_lsn)
             .map_err(|error| Damage::Content(format!("{error}: {}", error.source)))?;
     }
     Ok(())

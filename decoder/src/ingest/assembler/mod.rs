@@ -308,7 +308,7 @@ impl Assembler {
             ),
             Some(Class::Message(message)) => {
                 match self.recognise(&message, Some(self.xid_at(place))) {
-                    Some(publications) => sink.publications(place, &publications),
+                    Some(publications) => sink.publications(place, message.lsn, publications),
                     None => sink.record(place, &record(RecordKind::Message, Touched::None)),
                 }
             }

@@ -273,7 +273,12 @@ impl Sink for Told {
         self.note(format!("{:?}{}", record.kind, at(place)))
     }
 
-    fn publications(&mut self, place: Place, state: &PublicationState) -> Result<(), StreamError> {
+    fn publications(
+        &mut self,
+        place: Place,
+        _: Lsn,
+        state: Arc<PublicationState>,
+    ) -> Result<(), StreamError> {
         self.note(format!(
             "{} publications{}",
             state.publications.len(),
