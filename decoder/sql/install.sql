@@ -58,6 +58,8 @@ CREATE OR REPLACE FUNCTION decant.publication_state() RETURNS jsonb
   SET lc_monetary = 'C'
   SET quote_all_identifiers = off
   SET standard_conforming_strings = on
+  -- The planner takes the query for a long one.
+  SET jit = off
 AS $state$
 {{publication_state}}
 $state$;
@@ -130,6 +132,37 @@ CREATE OR REPLACE FUNCTION decant.emit_catalog() RETURNS pg_lsn
   SET search_path = pg_catalog, pg_temp
 AS $emit_catalog$ SELECT decant.emit(true) $emit_catalog$;
 
+-- Has states describe further relations, given by their numbers: those of publications of Decant's own, of which the source
+-- knows nothing else. They are kept by the name of who asks, its slot, in a comment, which is never replicated, whatever
+-- publications there are.
+CREATE OR REPLACE FUNCTION decant.describe(slot text, relations text) RETURNS void
+  LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+  SET search_path = pg_catalog, pg_temp
+AS $describe$
+DECLARE
+  known CONSTANT jsonb := COALESCE(obj_description('decant.spacer'::regclass, 'pg_class'), '{}')::jsonb;
+  wanted CONSTANT jsonb := CASE relations WHEN '' THEN known - slot ELSE known || jsonb_build_object(slot, relations) END;
+BEGIN
+  IF relations !~ '^[0-9 ]*$' THEN
+    RAISE EXCEPTION 'numbers of relations are expected, not %', relations;
+  END IF;
+  IF known <> wanted THEN
+    EXECUTE format('COMMENT ON SEQUENCE decant.spacer IS %L', wanted);
+  END IF;
+END
+$describe$;
+
+CREATE OR REPLACE FUNCTION decant.own_relations() RETURNS SETOF oid
+  LANGUAGE sql STABLE
+  SET search_path = pg_catalog, pg_temp
+AS $own_relations$
+  SELECT unnest(string_to_array((
+           SELECT string_agg(asked.relations, ' ')
+             FROM jsonb_each_text(COALESCE(obj_description('decant.spacer'::regclass, 'pg_class'), '{}')::jsonb)
+                  AS asked (slot, relations)
+         ), ' ')::oid[])
+$own_relations$;
+
 -- Whether a command that created or altered this relation can have changed what is published. A new partition
 -- is published if one above it is; a renamed column changes lists and filters of those below.
 CREATE OR REPLACE FUNCTION decant.relation_matters(relation oid, tag text) RETURNS boolean
@@ -172,8 +205,8 @@ BEGIN
         UNION
         SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid
       )
-    SELECT FROM pg_publication_rel pr
-     WHERE pr.prrelid IN (SELECT a.oid FROM above a UNION ALL SELECT b.oid FROM below b)
+    SELECT FROM (SELECT pr.prrelid FROM pg_publication_rel pr UNION ALL SELECT decant.own_relations()) AS named (oid)
+     WHERE named.oid IN (SELECT a.oid FROM above a UNION ALL SELECT b.oid FROM below b)
   );
 END
 $relation_matters$;
@@ -232,7 +265,8 @@ BEGIN
     RETURN decant.relation_matters(object, tag);
   ELSIF kind = 'schema' THEN
     RETURN tag = 'ALTER SCHEMA'
-       AND (decant.publishes_schemas() OR EXISTS (SELECT FROM pg_publication_rel));
+       AND (decant.publishes_schemas() OR EXISTS (SELECT FROM pg_publication_rel)
+            OR EXISTS (SELECT FROM decant.own_relations()));
   END IF;
   RETURN false;
 END
@@ -285,13 +319,16 @@ BEGIN
             AND NOT o.is_temporary
             AND (EXISTS (SELECT FROM pg_publication_rel pr
                            JOIN pg_class c ON c.oid = pr.prrelid AND c.relkind = 'p')
+                 OR EXISTS (SELECT FROM decant.own_relations() AS named (oid)
+                              JOIN pg_class c ON c.oid = named.oid AND c.relkind = 'p')
                  OR ((decant.publishes_schemas() OR decant.publishes_all_roots())
                      AND EXISTS (SELECT FROM pg_class c WHERE c.relkind = 'p'))))
         -- A column that was a generated one, or is none any more.
         OR (o.object_type IN ('table column', 'default value') AND decant.publishes_generated_columns())
         -- It can have been a root's replica identity.
         OR (o.object_type = 'index'
-            AND EXISTS (SELECT FROM pg_publication p WHERE p.pubviaroot)
+            AND (EXISTS (SELECT FROM pg_publication p WHERE p.pubviaroot)
+                 OR EXISTS (SELECT FROM decant.own_relations()))
             AND EXISTS (SELECT FROM pg_class c WHERE c.relkind = 'p'))
   ) THEN
     PERFORM decant.emit(false);
@@ -310,7 +347,7 @@ AS $grant_to_decoder$
 BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA decant TO %I', role_name);
   EXECUTE format('GRANT SELECT ON decant.secret TO %I', role_name);
-  EXECUTE format('GRANT EXECUTE ON FUNCTION decant.emit_catalog(), decant.publication_state() TO %I', role_name);
+  EXECUTE format('GRANT EXECUTE ON FUNCTION decant.emit_catalog(), decant.publication_state(), decant.describe(text, text) TO %I', role_name);
 END
 $grant_to_decoder$;
 

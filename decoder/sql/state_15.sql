@@ -67,7 +67,29 @@ WITH RECURSIVE
                      OR pg_catalog.current_setting('server_version_num')::int < 160000)))
      GROUP BY m.publication
   ),
+  -- What publications of Decant's own name, and partitions below: see decant.describe. Without event triggers the
+  -- decoder says it in a setting of its session.
+  own_relation (oid) AS (
+    SELECT named.oid
+      FROM pg_catalog.unnest(pg_catalog.string_to_array((
+             SELECT pg_catalog.string_agg(asked.relations, ' ')
+               FROM pg_catalog.jsonb_each_text(
+                      pg_catalog.jsonb_build_object('', pg_catalog.current_setting('decant.own_relations', true))
+                      || COALESCE(
+                           pg_catalog.obj_description(pg_catalog.to_regclass('decant.spacer')::pg_catalog.oid, 'pg_class'), '{}'
+                         )::jsonb
+                    ) AS asked (slot, relations)
+              WHERE asked.relations <> ''
+           ), ' ')::pg_catalog.oid[]) AS named (oid)
+    UNION
+    SELECT i.inhrelid
+      FROM own_relation o
+      JOIN pg_catalog.pg_inherits i ON i.inhparent = o.oid AND NOT i.inhdetachpending
+      JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid AND c.relispartition
+  ),
   described (oid) AS (
+    SELECT o.oid FROM own_relation o
+    UNION
     SELECT pr.prrelid
       FROM pg_catalog.pg_publication_rel pr
      WHERE pr.prqual IS NOT NULL OR pr.prattrs IS NOT NULL
@@ -139,6 +161,7 @@ WITH RECURSIVE
                    FROM pg_catalog.pg_attribute a
                   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                     AND (c.relkind = 'p'
+                         OR c.oid IN (SELECT o.oid FROM own_relation o)
                          OR EXISTS (
                            SELECT FROM pg_catalog.pg_publication_rel pr
                             WHERE pr.prrelid = c.oid

@@ -229,6 +229,9 @@ pub(crate) struct PublicationArgs {
     /// Also stored generated columns (source version 18 and later)
     #[arg(long)]
     pub(crate) generated_columns: bool,
+    /// Rows of partitions as rows of the partitioned table that is published (publish_via_partition_root)
+    #[arg(long)]
+    pub(crate) via_partition_root: bool,
 }
 
 #[derive(Args, Debug)]

@@ -8,7 +8,9 @@
 use std::collections::BTreeSet;
 
 use pg_proto::Oid;
-use storage_format::catalog::{Attribute, Publication, PublicationState, PublicationTable};
+use storage_format::catalog::{
+    Attribute, DescribedRelation, Publication, PublicationState, PublicationTable,
+};
 
 use super::message::parse_state;
 use super::state_json::StateJson;
@@ -41,10 +43,10 @@ pub enum OwnPublicationError {
     /// The state does not have the publication.
     #[error("the state does not have publication \"{0}\"")]
     Absent(String),
-    /// Its partitions would be those of today for ever.
+    /// Which tables are partitioned can change without a word.
     #[error(
-        "publication \"{0}\" has partitioned tables, which publications of Decant's own can't follow yet: name the partitions, or \
-         publish all tables without publish_via_partition_root"
+        "publication \"{0}\" has partitioned tables that it does not name: publications of Decant's own follow the partitions of \
+         tables that they name, and all tables without publish_via_partition_root"
     )]
     Partitioned(String),
 }
@@ -63,8 +65,8 @@ impl OwnPublication {
         let state = alone(all, name).ok_or_else(|| OwnPublicationError::Absent(name.to_owned()))?;
         let own = Self { definition, state };
         let rooted = own.publication().is_some_and(|one| {
-            let follows_all = one.all_tables && !one.via_root;
-            one.has_partitioned_root && !follows_all
+            let unnamed = !one.schemas.is_empty() || one.all_tables && one.via_root;
+            one.has_partitioned_root && unnamed
         });
         if rooted {
             return Err(OwnPublicationError::Partitioned(name.to_owned()));
@@ -78,6 +80,26 @@ impl OwnPublication {
         self.publication().map_or("", |one| &one.name)
     }
 
+    /// The relations that it names.
+    pub fn relations(&self) -> impl Iterator<Item = Oid> + '_ {
+        let tables = self.publication().into_iter().flat_map(|one| &one.tables);
+        tables.filter(|one| !one.implied).map(|one| one.relation)
+    }
+
+    /// Whether it names partitioned tables.
+    #[must_use]
+    pub fn has_roots(&self) -> bool {
+        let mut tables = self.publication().into_iter().flat_map(|one| &one.tables);
+        tables.any(|one| one.partitioned && !one.implied)
+    }
+
+    /// Whether the source says which partitions its partitioned tables have.
+    fn is_described(&self, source: &PublicationState) -> bool {
+        let tables = self.publication().into_iter().flat_map(|one| &one.tables);
+        let mut roots = tables.filter(|one| one.partitioned && !one.implied);
+        self.has_roots() && roots.all(|one| described(source, one.relation).is_some())
+    }
+
     fn publication(&self) -> Option<&Publication> {
         self.state.publications.first()
     }
@@ -86,16 +108,24 @@ impl OwnPublication {
     /// number. A column that was dropped is no longer listed.
     fn as_of(&self, publication: &Publication, source: &PublicationState) -> Publication {
         let mut publication = publication.clone();
+        if self.is_described(source) {
+            // Partitions are known by their ancestors.
+            publication.tables.retain(|table| !table.implied);
+        }
         for table in &mut publication.tables {
-            let attributes = |state: &PublicationState| {
-                let described = state
-                    .relations
-                    .iter()
-                    .find(|one| one.oid == table.relation)?;
-                described.attributes.clone()
-            };
+            let relation = table.relation;
+            let attributes =
+                |state| described(state, relation).and_then(|one| one.attributes.clone());
             if let (Some(then), Some(now)) = (attributes(&self.state), attributes(source)) {
+                let listed = table.columns.as_ref().map(Vec::len);
                 follow(table, &then, &now);
+                if table.columns.as_ref().map(Vec::len) != listed {
+                    tracing::warn!(
+                        publication = self.name(),
+                        table = table.name,
+                        "a column that the publication lists was dropped: the others are published"
+                    );
+                }
             }
         }
         publication
@@ -105,6 +135,10 @@ impl OwnPublication {
     pub fn state_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&StateJson::from(&self.state))
     }
+}
+
+fn described(state: &PublicationState, oid: Oid) -> Option<&DescribedRelation> {
+    state.relations.iter().find(|one| one.oid == oid)
 }
 
 /// Has a table's list and filter name columns as they are `now`, where they were made for those of `then`.
@@ -158,15 +192,19 @@ pub fn with_own(source: &PublicationState, own: &[OwnPublication]) -> Publicatio
             one.publication()
                 .map(|publication| one.as_of(publication, source)),
         );
-        add_relations(&mut all, &one.state);
+        add_relations(&mut all, &one.state, one.is_described(source));
     }
     all.publications = publications.into();
     all.sort();
     all
 }
 
-fn add_relations(all: &mut PublicationState, own: &PublicationState) {
+/// `partitions`: what of them is true is in the source's state, and nothing else.
+fn add_relations(all: &mut PublicationState, own: &PublicationState, partitions: bool) {
     for relation in &own.relations {
+        if partitions && (relation.partitioned || !relation.ancestors.is_empty()) {
+            continue;
+        }
         match all.relations.iter_mut().find(|one| one.oid == relation.oid) {
             // What the source says now is newer.
             Some(known) if known.attributes.is_some() => {}
@@ -281,15 +319,22 @@ mod tests {
             new("mine", "{}"),
             Err(OwnPublicationError::Form(_))
         ));
-        let rooted = STATE.replace(
-            r#""has_partitioned_root": false"#,
-            r#""has_partitioned_root": true"#,
-        );
+        let rooted = STATE
+            .replace(
+                r#""has_partitioned_root": false"#,
+                r#""has_partitioned_root": true"#,
+            )
+            .replace(r#""schemas": []"#, r#""schemas": ["public"]"#);
         let partitioned = new("mine", &rooted);
         assert!(matches!(
             partitioned,
             Err(OwnPublicationError::Partitioned(_))
         ));
-        assert!(new("other", &rooted).is_ok());
+        let named = STATE.replace(
+            r#""has_partitioned_root": false"#,
+            r#""has_partitioned_root": true"#,
+        );
+        assert!(new("other", &named).is_ok());
+        assert!(new("mine", &named).is_ok());
     }
 }

@@ -1,10 +1,11 @@
 //! Tells Decant's own logical messages from others, on the ingest thread.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
-use pg_proto::Xid;
+use pg_proto::{Oid, Xid};
 use storage_format::catalog::PublicationState;
 use tokio::sync::watch;
 
@@ -51,6 +52,8 @@ pub struct Recogniser {
     secrets: RwLock<VecDeque<Secret>>,
     /// Decant's own publications.
     own: RwLock<Arc<[OwnPublication]>>,
+    /// Whether the source describes their relations with every change.
+    describes: AtomicBool,
     heard: watch::Sender<Heard>,
 }
 
@@ -61,6 +64,7 @@ impl Recogniser {
         Self {
             secrets: RwLock::new(secrets.into_iter().take(SECRETS_MAX).collect()),
             own: RwLock::default(),
+            describes: AtomicBool::default(),
             heard: watch::Sender::default(),
         }
     }
@@ -92,6 +96,24 @@ impl Recogniser {
     #[must_use]
     pub fn own(&self) -> Arc<[OwnPublication]> {
         Arc::clone(&self.own.read())
+    }
+
+    /// Tables that Decant's own publications name.
+    #[must_use]
+    pub fn own_relations(&self) -> BTreeSet<Oid> {
+        let own = self.own();
+        own.iter().flat_map(OwnPublication::relations).collect()
+    }
+
+    /// Notes whether the source describes the relations of Decant's own publications with every change.
+    pub fn set_describes(&self, describes: bool) {
+        self.describes.store(describes, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    #[must_use]
+    pub fn describes(&self) -> bool {
+        self.describes.load(Ordering::Relaxed)
     }
 
     /// Whether the source's state that was heard last has a publication of this name.

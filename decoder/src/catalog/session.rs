@@ -32,7 +32,11 @@ SELECT pg_catalog.current_setting('server_version_num') AS version,
                 WHERE n.nspname = 'decant'
                   AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
                   AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
-                  AND pg_catalog.has_table_privilege(c.oid, 'SELECT')) AS allowed";
+                  AND pg_catalog.has_table_privilege(c.oid, 'SELECT')) AS allowed,
+       EXISTS (SELECT FROM pg_catalog.pg_namespace n
+                 JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'describe'
+                WHERE n.nspname = 'decant'
+                  AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')) AS describes";
 
 /// What is installed at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub(super) struct Installed {
     pub(super) mode: CatalogMode,
     /// The triggers are there, but the role may not read their secret.
     pub(super) right_missing: bool,
+    /// Relations of Decant's own publications can be had described with every change.
+    pub(super) describes: bool,
 }
 
 /// Prepares for the messages of a stream that is about to start on this connection's server: finds out how changes of
@@ -108,6 +114,7 @@ async fn probe(connection: &mut Connection) -> Result<Installed, CatalogError> {
         standby: is("standby"),
         mode,
         right_missing: is("triggers") && !is("allowed"),
+        describes: mode == CatalogMode::Polling || (is("describes") && !is("standby")),
     })
 }
 
@@ -161,6 +168,34 @@ pub(super) async fn restart_lsn(
         action: ACTION,
         found: format!("{value:?}"),
     })
+}
+
+/// Has every state describe the relations of Decant's own publications: by the event triggers, or on this connection.
+/// `slot` tells this decoder from others of the same database; slots have plain names.
+pub(super) async fn describe(
+    connection: &mut Connection,
+    installed: Installed,
+    slot: &str,
+    recogniser: &Recogniser,
+) -> Result<(), CatalogError> {
+    recogniser.set_describes(installed.describes);
+    if !installed.describes {
+        return Ok(());
+    }
+    let relations: Vec<String> = recogniser
+        .own_relations()
+        .into_iter()
+        .map(|oid| oid.to_string())
+        .collect();
+    let relations = relations.join(" ");
+    let slot = slot.replace('\'', "''");
+    let sql = if installed.mode == CatalogMode::Triggers {
+        format!("SELECT decant.describe('{slot}', '{relations}')")
+    } else {
+        format!("SELECT pg_catalog.set_config('decant.own_relations', '{relations}', false)")
+    };
+    run(connection, &sql, "name the relations to describe").await?;
+    Ok(())
 }
 
 /// Makes the source state its publications in the stream. Returns a position behind the statement; the stream reaches

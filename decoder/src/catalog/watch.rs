@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::CatalogError;
 use super::recogniser::{Heard, Recogniser};
-use super::session::{Installed, emit, inspect, publications, restart_lsn};
+use super::session::{Installed, describe, emit, inspect, publications, restart_lsn};
 use crate::registry::Registry;
 use crate::state::{CatalogMode, DecoderState, RefreshCatalog, RefreshError};
 
@@ -255,9 +255,11 @@ impl Task {
             registry,
             state,
             recogniser,
+            slot,
             ..
         } = &self.watch;
         let installed = inspect(&mut connection, registry, state, recogniser).await?;
+        describe(&mut connection, installed, slot, recogniser).await?;
         if self.reported.replace(installed.mode) != Some(installed.mode) {
             report_mode(installed, &self.watch.options.user);
         }

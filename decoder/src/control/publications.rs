@@ -35,6 +35,9 @@ impl ControlService {
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
         let _changing = self.publications.lock().await;
         self.check_name(&name, replace)?;
+        if publication.has_roots() {
+            self.check_describes(&name).await?;
+        }
         self.blocking(move |service| {
             let stored = service.registry.put_publication(&publication);
             stored.map_err(registry_error)?;
@@ -58,6 +61,21 @@ impl ControlService {
         .await?;
         tracing::info!(publication = name, "publication dropped");
         self.put_in_force(&name).await
+    }
+
+    /// Partitions come and go: the source must say so.
+    async fn check_describes(&self, name: &str) -> Result<(), Status> {
+        if !self.recogniser.describes() {
+            // It may not have been asked yet.
+            self.refresh().await?;
+        }
+        if self.recogniser.describes() {
+            return Ok(());
+        }
+        Err(Status::failed_precondition(format!(
+            "publication \"{name}\" has partitioned tables, and the event triggers at the source do not report their partitions: \
+             run decctl init again there, on the primary, with --decoder-role if the decoder has a role of its own"
+        )))
     }
 
     /// Publications of the source and of Decant have one name space.

@@ -141,6 +141,7 @@ async fn publications_of_decants_own_are_granted_like_the_others() {
     }
     let granted = GRANTS.replace("\"narrow\"", "\"narrow\", \"mine\", \"whole\"");
     std::fs::write(&file, granted).unwrap();
+    stage.decant.stop_fanout(0).await;
     stage.decant.restart_fanout(0).await;
     let mut reader = stage.decant.fanout(0).endpoint();
     reader.user = "reader".to_owned();

@@ -187,7 +187,11 @@ async fn what_cannot_be_made_is_refused() {
             &["create", "x", "--table", "t; drop table t"],
             &["semicolon"],
         ),
-        (&["create", "x", "--table", "parted"], &["partitioned"]),
+        (&["create", "x", "--schema", "public"], &["partitioned"]),
+        (
+            &["create", "x", "--all-tables", "--via-partition-root"],
+            &["partitioned"],
+        ),
         (
             &["create", "x", "--table", "t where (now() > '2000-01-01')"],
             &["WHERE"],
@@ -201,4 +205,83 @@ async fn what_cannot_be_made_is_refused() {
     let left = "select count(*) from pg_publication where pubname in ('x', 'mine')";
     assert_eq!(stage.source.value(left).await, "0");
     assert_eq!(stage.source.value("select count(*) from t").await, "0");
+}
+
+const FOLLOWED: &str = "
+    create table root (id int, r int, v text, primary key (id, r)) partition by list (r);
+    create table leaf1 partition of root for values in (1);
+    create table later (r int not null, id int not null, v text, primary key (id, r));
+    create table c (id int primary key, v text, secret text)";
+
+/// The source has no publication of its own that would tell of these.
+const CHANGES: &[&str] = &[
+    "insert into root values (1, 1, 'a')",
+    "alter table root attach partition later for values in (2); insert into root values (2, 2, 'b')",
+    "begin; create table leaf3 partition of root for values in (3); insert into root values (3, 3, 'c'); commit",
+    "alter table root detach partition later; insert into later values (2, 4, 'd')",
+    "alter table root rename v to w; insert into root values (5, 3, 'e')",
+    "insert into c values (1, 'one', 'secret')",
+    "alter table c rename v to name; insert into c values (2, 'two', 'secret')",
+    "alter table c rename secret to v; insert into c values (3, 'three', 'secret')",
+    "begin; insert into c values (4, 'four', 'secret'); alter table c drop column name; insert into c values (5, 'secret'); commit",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_and_columns_are_followed_15() {
+    partitions_and_columns_are_followed(15).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_and_columns_are_followed_18() {
+    partitions_and_columns_are_followed(18).await;
+}
+
+async fn partitions_and_columns_are_followed(major: u32) {
+    let mut stage = Stage::new(major, 1, FOLLOWED).await;
+    for arguments in [
+        &["via", "--table", "root (id, r, v)", "--via-partition-root"][..],
+        &["leaves", "--table", "root"],
+        &["list", "--table", "c (id, v)"],
+        &[
+            "filtered",
+            "--table",
+            "c where (v <> 'two')",
+            "--publish",
+            "insert",
+        ],
+    ] {
+        let all = [&["publication", "create"], arguments].concat();
+        stage.decant.decctl_successfully(&all);
+    }
+    for (number, change) in CHANGES.iter().enumerate() {
+        stage.source.sql(change).await;
+        if number == 3 {
+            stage.decant.stop_decoder().await;
+            stage.decant.start_decoder().await;
+        }
+    }
+    let end = stage.settle().await;
+    for (publication, table, expected) in [
+        (
+            "via",
+            "public.root",
+            &["1 1 a", "2 2 b", "3 3 c", "5 3 e"][..],
+        ),
+        ("leaves", "public.leaf1", &["1 1 a"]),
+        ("leaves", "public.later", &["2 2 b"]),
+        ("leaves", "public.leaf3", &["3 3 c", "5 3 e"]),
+        (
+            "list",
+            "public.c",
+            &["1 one", "2 two", "3 three", "4 four", "5"],
+        ),
+    ] {
+        let seen = rows(&mut stage, publication, table, end).await;
+        assert_eq!(seen, expected, "{publication} {table}");
+    }
+    // A filter can't be judged without its column.
+    let url = stage.decant.fanout(0).grpc_url();
+    let subscriber = GrpcSubscriber::start(url, of("filtered"), Keep::Rows);
+    let error = subscriber.wait_for_error(patience()).await;
+    assert_mentions(&error, &["row filter", "public.c"]);
 }

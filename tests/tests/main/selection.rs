@@ -226,6 +226,41 @@ const OWN: &[(&str, &[&str])] = &[
             "s1.leaf2 where (id > 2)",
         ],
     ),
+    ("leaves", &["--table", "s2.root"]),
+    ("via", &["--table", "s2.root", "--via-partition-root"]),
+    (
+        "via_list",
+        &["--table", "s2.root (id, r, y)", "--via-partition-root"],
+    ),
+    ("via_mid", &["--table", "s2.mid", "--via-partition-root"]),
+    (
+        "rows_via",
+        &[
+            "--table",
+            "s2.root where (id > 1 and r < 4)",
+            "--via-partition-root",
+        ],
+    ),
+    (
+        "rows_via_postgres",
+        &[
+            "--table",
+            "s2.root (id, r) where (log(id) * 2 > r)",
+            "--via-partition-root",
+        ],
+    ),
+    (
+        "truncates",
+        &[
+            "--table",
+            "s2.root",
+            "--table",
+            "s1.a",
+            "--publish",
+            "truncate",
+            "--via-partition-root",
+        ],
+    ),
     ("rows_fail", &["--table", "s1.a where (10 / (id - 4) <> 0)"]),
     (
         "rows_fail_postgres",

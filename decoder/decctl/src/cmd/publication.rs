@@ -115,6 +115,9 @@ fn definition(args: &PublicationArgs) -> Result<String, Error> {
     if args.generated_columns {
         options.push("publish_generated_columns = stored".to_owned());
     }
+    if args.via_partition_root {
+        options.push("publish_via_partition_root = true".to_owned());
+    }
     let with = if options.is_empty() {
         String::new()
     } else {
@@ -188,6 +191,7 @@ mod tests {
             all_tables: false,
             publish: Some("insert, update".to_owned()),
             generated_columns: false,
+            via_partition_root: false,
         }
     }
 
