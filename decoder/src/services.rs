@@ -89,6 +89,8 @@ impl Parts {
         let policy = Policy {
             keep_bytes: self.config.retention.keep_bytes,
             keep_age: Duration::from_secs(self.config.retention.keep_seconds),
+            slot_keep_bytes_max: self.config.retention.slot_keep_bytes_max,
+            slot_keep_age_max: Duration::from_secs(self.config.retention.slot_keep_seconds_max),
         };
         Arc::new(Retention::new(
             Arc::clone(&self.fs),

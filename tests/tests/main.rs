@@ -16,6 +16,7 @@ mod main {
     mod extended_protocol;
     mod failover;
     mod failpoints;
+    mod full_disk;
     mod grammar;
     mod grants;
     mod grpc_services;

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::decide::{Needs, Policy, SegmentFacts, Verdict, decide};
 use super::facts;
-use crate::registry::{Registry, RegistryError};
+use super::reason::Reason;
+use crate::registry::{Invalidation, Registry, RegistryError, Slot};
 
 /// Looking at the log or deleting failed.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +98,9 @@ impl Retention {
         }
         let segments = self.segments()?;
         let verdicts = decide(&segments, &self.needs(), self.policy, SystemTime::now());
+        if !dry_run {
+            self.give_up(&segments, &verdicts)?;
+        }
         let mut collected = Collected::default();
         for (segment, verdict) in segments.into_iter().zip(verdicts) {
             if verdict.deletable {
@@ -108,6 +112,32 @@ impl Retention {
             collected.verdicts.push((segment, verdict));
         }
         Ok(collected)
+    }
+
+    /// Invalidates the slots that need what is about to go; before it goes, so that none of them finds a hole. No slot is
+    /// made or moved back meanwhile.
+    fn give_up(
+        &self,
+        segments: &[SegmentFacts],
+        verdicts: &[Verdict],
+    ) -> Result<(), RegistryError> {
+        let last = segments
+            .iter()
+            .zip(verdicts)
+            .rfind(|(_, verdict)| matches!(verdict.reason, Reason::GivenUp { .. }));
+        let Some(end_lsn) = last.and_then(|(segment, _)| segment.end_lsn) else {
+            return Ok(());
+        };
+        let behind = |slot: &Slot| (slot.restart_lsn < end_lsn).then_some(Invalidation::WalRemoved);
+        for slot in self.registry.invalidate(behind)? {
+            tracing::error!(
+                slot = slot.name,
+                restart = %slot.restart_lsn,
+                limit = %end_lsn,
+                "slot invalidated: it is too far behind for retention.slot_keep_bytes_max or slot_keep_seconds_max"
+            );
+        }
+        Ok(())
     }
 
     /// Oldest first: whenever this process ends, the log has no hole.
@@ -127,6 +157,7 @@ impl Retention {
         Needs {
             slots: slots
                 .into_iter()
+                .filter(|slot| slot.invalidation.is_none())
                 .map(|slot| (slot.name, slot.restart_lsn))
                 .collect(),
             registry_lost: self.registry.is_lost(),

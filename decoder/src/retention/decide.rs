@@ -24,18 +24,28 @@ pub struct SegmentFacts {
     pub modified_at: SystemTime,
 }
 
-/// What is kept although no slot needs it.
+/// What is kept although no slot needs it, and what is not kept although one does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// At least so many bytes of the newest segments; 0: no limit.
     pub keep_bytes: u64,
     /// What is younger; zero: no limit.
     pub keep_age: Duration,
+    /// Slots hold a segment only while fewer sealed bytes than this are behind it; 0: always.
+    pub slot_keep_bytes_max: u64,
+    /// Slots hold a segment only while it is not older; zero: always.
+    pub slot_keep_age_max: Duration,
 }
 
 impl Policy {
     const fn has_limit(self) -> bool {
         self.keep_bytes > 0 || !self.keep_age.is_zero()
+    }
+
+    /// Whether slots no longer hold a segment of this age with so many bytes behind it.
+    fn gives_up(self, newer: u64, age: Duration) -> bool {
+        let bytes = self.slot_keep_bytes_max > 0 && newer >= self.slot_keep_bytes_max;
+        bytes || (!self.slot_keep_age_max.is_zero() && age > self.slot_keep_age_max)
     }
 }
 
@@ -77,12 +87,26 @@ pub fn decide(
         }
         verdicts.push(Verdict {
             deletable: reason.is_none(),
-            reason: reason.unwrap_or(Reason::Unneeded {
-                slots: needs.slots.len(),
-            }),
+            reason: reason.unwrap_or_else(|| why_it_may_go(segment, needs)),
         });
     }
     verdicts
+}
+
+fn why_it_may_go(segment: &SegmentFacts, needs: &Needs) -> Reason {
+    let behind = segment
+        .end_lsn
+        .and_then(|end_lsn| farthest_behind(&needs.slots, end_lsn));
+    match behind {
+        Some((slot, restart_lsn, others)) => Reason::GivenUp {
+            slot,
+            restart_lsn,
+            others,
+        },
+        None => Reason::Unneeded {
+            slots: needs.slots.len(),
+        },
+    }
 }
 
 /// The file of an active segment is longer than what is in it, so it does not count.
@@ -112,7 +136,12 @@ fn holds(
     }
     // A time in the future is a clock that was put back: as if just written.
     let age = now.duration_since(segment.modified_at).unwrap_or_default();
-    needed(&needs.slots, end_lsn)
+    let needed = if policy.gives_up(newer, age) {
+        None
+    } else {
+        needed(&needs.slots, end_lsn)
+    };
+    needed
         .or_else(|| {
             (newer < policy.keep_bytes).then_some(Reason::KeepBytes {
                 newer,
@@ -128,18 +157,24 @@ fn holds(
 }
 
 fn needed(slots: &[(String, Lsn)], end_lsn: Lsn) -> Option<Reason> {
+    let (slot, restart_lsn, others) = farthest_behind(slots, end_lsn)?;
+    Some(Reason::Needed {
+        slot,
+        restart_lsn,
+        end_lsn,
+        others,
+    })
+}
+
+/// The slot that needs most of what ends at `end_lsn`, and how many others need some of it.
+fn farthest_behind(slots: &[(String, Lsn)], end_lsn: Lsn) -> Option<(String, Lsn, usize)> {
     let behind = || {
         slots
             .iter()
             .filter(|(_, restart_lsn)| *restart_lsn < end_lsn)
     };
     let (slot, restart_lsn) = behind().min_by_key(|(_, restart_lsn)| *restart_lsn)?;
-    Some(Reason::Needed {
-        slot: slot.clone(),
-        restart_lsn: *restart_lsn,
-        end_lsn,
-        others: behind().count() - 1,
-    })
+    Some((slot.clone(), *restart_lsn, behind().count() - 1))
 }
 
 #[cfg(test)]
@@ -195,6 +230,8 @@ mod tests {
         Policy {
             keep_bytes: 0,
             keep_age: Duration::ZERO,
+            slot_keep_bytes_max: 0,
+            slot_keep_age_max: Duration::ZERO,
         }
     }
 
@@ -354,5 +391,37 @@ mod tests {
     #[test]
     fn an_empty_log_has_no_verdicts() {
         assert!(decide(&[], &needs(&[]), Policy::default(), SystemTime::now()).is_empty());
+    }
+
+    #[test]
+    fn slots_hold_only_so_much() {
+        let now = SystemTime::now();
+        let needs = needs(&[("a", 10), ("b", 25)]);
+        let given_up = |policy| {
+            let verdicts = decide(&log(now), &needs, policy, now);
+            let gone = verdicts.into_iter().filter(|verdict| verdict.deletable);
+            let reasons: Vec<String> = gone.map(|verdict| verdict.reason.to_string()).collect();
+            reasons
+        };
+        let bytes = |slot_keep_bytes_max| Policy {
+            slot_keep_bytes_max,
+            ..none()
+        };
+        assert_eq!(given_up(bytes(300)), [""; 0]);
+        let all = given_up(bytes(100));
+        assert_eq!(all.len(), 2);
+        assert!(all[0].contains("slot \"a\", which is at 0/A"), "{all:?}");
+        assert!(all[1].contains("1 more slot"), "{all:?}");
+        let age = Policy {
+            slot_keep_age_max: Duration::from_secs(130),
+            ..none()
+        };
+        assert_eq!(given_up(age).len(), 1);
+        // What is kept in any case costs no slot.
+        let both = Policy {
+            keep_bytes: 1_000,
+            ..bytes(100)
+        };
+        assert_eq!(given_up(both), [""; 0]);
     }
 }

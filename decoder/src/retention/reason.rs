@@ -46,6 +46,15 @@ pub enum Reason {
         /// That one's sequence.
         sequence: u64,
     },
+    /// Slots need it, and are too far behind for the limits.
+    GivenUp {
+        /// The slot that is farthest behind.
+        slot: String,
+        /// Where it is.
+        restart_lsn: Lsn,
+        /// How many other slots need the segment.
+        others: usize,
+    },
     /// Nothing holds it.
     Unneeded {
         /// How many slots are past it.
@@ -64,11 +73,7 @@ impl fmt::Display for Reason {
             ),
             Self::Needed { slot, restart_lsn, end_lsn, others } => {
                 write!(f, "slot \"{slot}\" needs it: it is at {restart_lsn}, the segment ends at {end_lsn}")?;
-                match others {
-                    0 => Ok(()),
-                    1 => f.write_str("; 1 more slot needs it"),
-                    _ => write!(f, "; {others} more slots need it"),
-                }
+                more_slots(f, *others)
             }
             Self::NoSlots => f.write_str(
                 "there are no slots, and neither retention.keep_bytes nor retention.keep_seconds is set",
@@ -83,9 +88,25 @@ impl fmt::Display for Reason {
             Self::EarlierStays { sequence } => {
                 write!(f, "segment {sequence} before it stays, and the log has no holes")
             }
+            Self::GivenUp { slot, restart_lsn, others } => {
+                write!(
+                    f,
+                    "retention.slot_keep_bytes_max or slot_keep_seconds_max is exceeded: this invalidates slot \"{slot}\", \
+                     which is at {restart_lsn}"
+                )?;
+                more_slots(f, *others)
+            }
             Self::Unneeded { slots: 0 } => f.write_str("there are no slots, and the limits are exceeded"),
             Self::Unneeded { slots: 1 } => f.write_str("the one slot is past it"),
             Self::Unneeded { slots } => write!(f, "all {slots} slots are past it"),
         }
+    }
+}
+
+fn more_slots(f: &mut fmt::Formatter<'_>, others: usize) -> fmt::Result {
+    match others {
+        0 => Ok(()),
+        1 => f.write_str("; 1 more slot needs it"),
+        _ => write!(f, "; {others} more slots need it"),
     }
 }

@@ -136,3 +136,71 @@ async fn without_slots_only_limits_delete() {
     stage.decant.decctl_successfully(&["gc"]);
     assert_eq!(segments(&stage).await.len(), before);
 }
+
+/// What a slot may hold is limited: then it is invalidated, and its subscriber told so in the server's own words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_is_too_far_behind_is_invalidated() {
+    let mut stage = stage().await;
+    fill(&stage, 0).await;
+    let endpoint = stage.decant.fanout(0).endpoint();
+    let mut session = tests::Session::connect_for_replication(&endpoint)
+        .await
+        .unwrap();
+    for slot in ["idle", "used"] {
+        let create =
+            format!("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput (SNAPSHOT 'nothing')");
+        session.run(&create).await;
+    }
+    fill(&stage, 100).await;
+    // A hot reader: nothing of what it still reads may go away under it.
+    let mut client = StreamClient::start(&endpoint, "used", Lsn::INVALID, OPTIONS)
+        .await
+        .unwrap();
+    let end = stage.settle().await;
+    client.receive_until(end, patience()).await;
+    client.confirm(end).await;
+    wait_until_stored(&stage, "used", end).await;
+    stage.decant.stop_decoder().await;
+    stage.decant.set("retention.interval_seconds", 0);
+    stage.decant.set("retention.slot_keep_bytes_max", 1);
+    stage.decant.start_decoder().await;
+    let explained = stage.decant.decctl_successfully(&["gc", "--dry-run"]);
+    assert_mentions(&explained, &["invalidates slot \"idle\""]);
+    let before = segments(&stage).await.len();
+    stage.decant.decctl_successfully(&["gc"]);
+    assert!(segments(&stage).await.len() < before);
+
+    let listed = stage.decant.decctl_successfully(&["slot", "list"]);
+    assert_mentions(&listed, &["invalidated: wal_removed"]);
+    let mut sql = tests::Session::connect(&endpoint).await.unwrap();
+    let query = "select string_agg(concat_ws(' ', slot_name, wal_status, restart_lsn is null), ', ' \
+                 order by slot_name) from pg_replication_slots";
+    assert_eq!(sql.value(query).await, "idle lost t, used reserved f");
+    let refused = StreamClient::start(&endpoint, "idle", Lsn::INVALID, OPTIONS)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, "55000");
+    let words = [
+        "cannot read from logical replication slot \"idle\"",
+        "This slot has been invalidated because it exceeded the maximum reserved size.",
+    ];
+    assert_mentions(&refused.to_string(), &words);
+    // The other one goes on.
+    stage.source.sql("insert into t values (-1)").await;
+    let end = stage.settle().await;
+    client.receive_until(end, patience()).await;
+    stage.decant.decctl_successfully(&["slot", "drop", "idle"]);
+    stage.decant.decctl_successfully(&["verify"]);
+}
+
+async fn wait_until_stored(stage: &Stage, name: &str, end: Lsn) {
+    wait_until("the position is stored", patience(), async || {
+        let slots = stage.decant.status().await.slots;
+        let used = slots.iter().find(|slot| slot.name == name);
+        match used.map(|slot| Lsn(slot.confirmed_lsn)) {
+            Some(at) if at >= end => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}

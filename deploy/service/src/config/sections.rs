@@ -110,7 +110,7 @@ pub struct Decoder {
     pub catalog_poll_ms: u64,
 }
 
-/// What is kept although no slot needs it.
+/// What is kept although no slot needs it, and what is not kept although one does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
@@ -118,6 +118,10 @@ pub struct Retention {
     pub keep_bytes: u64,
     /// Segments younger than this stay, in seconds.
     pub keep_seconds: u64,
+    /// Slots that would keep more sealed bytes than this are invalidated; 0: none is, and one that nobody uses keeps all.
+    pub slot_keep_bytes_max: u64,
+    /// Slots that would keep segments older than this are invalidated, in seconds; 0: none is.
+    pub slot_keep_seconds_max: u64,
     /// How often the decoder looks for segments that may go, in seconds; 0: only `decctl gc` does.
     pub interval_seconds: u64,
 }
@@ -270,6 +274,8 @@ impl Default for Retention {
         Self {
             keep_bytes: 1 << 30,
             keep_seconds: 0,
+            slot_keep_bytes_max: 0,
+            slot_keep_seconds_max: 0,
             interval_seconds: 30,
         }
     }
