@@ -9,6 +9,7 @@ use storage_format::record::{PreparedRecord, RecordKind};
 
 use super::announced::{Announced, Descriptions};
 use super::definition::OwnDefinition;
+use super::family::{Family, Sent};
 use super::plan::Plan;
 use super::rewrite::{Rewriter, RowError};
 use super::transaction::Transaction;
@@ -114,6 +115,8 @@ pub(crate) struct Emitter {
     pub(super) suspended: Option<Suspended>,
     /// Where the walk through the block at hand stops, if not at every record.
     pub(super) plan: Plan,
+    /// Those who asked for the same.
+    family: Option<Arc<Family>>,
     position: Lsn,
     warned: Vec<String>,
     /// For tests, to compare: no block is handed on whole.
@@ -146,10 +149,17 @@ impl Emitter {
             judge: Judge::default(),
             suspended: None,
             plan: Plan::default(),
+            family: None,
             position,
             warned: Vec::new(),
             walk_always: false,
         }
+    }
+
+    /// Shares what is made of a block with others.
+    pub(crate) fn with_family(mut self, family: Arc<Family>) -> Self {
+        self.family = Some(family);
+        self
     }
 
     /// Every transaction whose commit is below this was handed over whole, as far as it passes.
@@ -184,7 +194,7 @@ impl Emitter {
     /// Hands over what passes of a block. `catalog` is the version as of its start.
     pub(crate) fn block(
         &mut self,
-        block: &Block,
+        block: &Arc<Block>,
         catalog: &Arc<Catalog>,
         out: &mut impl Output,
     ) -> Result<Outcome, StreamError> {
@@ -198,14 +208,44 @@ impl Emitter {
         self.enter(header)?;
         self.enter_definitions(block);
         self.open_lanes(block.relations());
-        let outcome = if self.passes_whole(block) && !self.walk_always {
-            Ok(Outcome::On(self.hand_over(block, out)))
-        } else if !self.by_position && self.plan(block) {
+        if self.passes_whole(block) && !self.walk_always {
+            let step = self.hand_over(block, out);
+            return self.leave(block, Ok(Outcome::On(step)), out);
+        }
+        let Some((family, mark)) = self.sharing(block, out) else {
+            let outcome = self.walk(block, out);
+            return self.leave(block, outcome, out);
+        };
+        if let Some(sent) = family.find(block, catalog) {
+            out.give(&sent.slices);
+            let step = Step {
+                changes: sent.changes,
+                commits: sent.commits,
+                ..self.step()
+            };
+            return self.leave(block, Ok(Outcome::On(step)), out);
+        }
+        let outcome = self.walk(block, out);
+        let outcome = self.leave(block, outcome, out)?;
+        if let Outcome::On(step) = &outcome
+            && self.lanes_are_announced()
+        {
+            let sent = Sent {
+                slices: out.taken_since(mark),
+                changes: step.changes,
+                commits: step.commits,
+            };
+            family.keep(block, catalog, sent);
+        }
+        Ok(outcome)
+    }
+
+    fn walk(&mut self, block: &Block, out: &mut impl Output) -> Result<Outcome, StreamError> {
+        if !self.by_position && self.plan(block) {
             Walk::new(self, block, out).run_planned()
         } else {
             Walk::new(self, block, out).run()
-        };
-        self.leave(block, outcome, out)
+        }
     }
 
     /// Goes on in the block for which rows were to be judged.
@@ -221,6 +261,39 @@ impl Emitter {
         self.judge.verdicts = verdicts;
         let outcome = Walk::resume(self, block, out, suspended).run();
         self.leave(block, outcome, out)
+    }
+
+    /// With whom what is made of the block is shared, and where the output stands: only if it depends on nothing but what
+    /// they all asked for, and leaves them all in the same state.
+    fn sharing(&self, block: &Block, out: &impl Output) -> Option<(Arc<Family>, usize)> {
+        let family = self.family.as_ref().filter(|family| family.shares(block))?;
+        let header = block.header();
+        let own = [
+            BlockFlags::CONTINUES,
+            BlockFlags::OPEN_END,
+            BlockFlags::HAS_CATALOG,
+            BlockFlags::HAS_TRUNCATE,
+            BlockFlags::HAS_STREAMED,
+            BlockFlags::PREPARED,
+            BlockFlags::ENDS_PREPARED,
+        ];
+        let same = header.first_commit_lsn > self.options.start
+            && !own.into_iter().any(|flag| header.flags.contains(flag))
+            && matches!(self.transaction, Transaction::None)
+            && !self.by_position
+            && self.prepared.is_none()
+            && self.options.end.is_none()
+            && !self.fails_on_rows()
+            && self.lanes_are_announced()
+            && !self.walk_always;
+        let mark = if same { out.mark()? } else { return None };
+        Some((Arc::clone(family), mark))
+    }
+
+    /// Whether the connection knows all relations that are sent.
+    fn lanes_are_announced(&self) -> bool {
+        let mut sent = self.lanes.iter().filter(|lane| !lane.passes.is_empty());
+        sent.all(|lane| lane.announced)
     }
 
     fn leave(

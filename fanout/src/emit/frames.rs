@@ -37,6 +37,16 @@ impl Frames {
         self.bytes == 0
     }
 
+    /// How many slices wait.
+    pub(super) fn slices(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// Those from a place on, of which nothing was written yet.
+    pub(super) fn slices_from(&self, place: usize) -> Vec<Bytes> {
+        self.slices.iter().skip(place).cloned().collect()
+    }
+
     /// Drops what was not written.
     pub fn clear(&mut self) {
         self.slices.clear();

@@ -14,6 +14,7 @@ mod announced;
 mod binary;
 mod definition;
 mod emitter;
+mod family;
 mod frames;
 mod interest;
 mod output;
@@ -30,6 +31,7 @@ mod wire_form;
 
 pub(crate) use emitter::{Emitter, Outcome};
 pub use emitter::{Step, Warning};
+pub(crate) use family::Families;
 pub use frames::Frames;
 pub(crate) use interest::Interest;
 pub use output::{Made, Output};
@@ -38,7 +40,7 @@ pub use wire_form::{Onto, WireForm};
 use pg_proto::Lsn;
 
 /// What a subscriber asked for, beside the selection of tables.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmitOptions {
     /// Transactions whose commit record starts below this are not sent. It must be kept: 0/0 never is.
     pub start: Lsn,

@@ -42,6 +42,16 @@ pub trait Output {
     fn belongs(&mut self, _entry: &Entry) {}
     /// Nothing more comes of this block.
     fn end_block(&mut self, block: &Block);
+    /// Where the output stands, if others may be given what comes from here on: between two blocks.
+    fn mark(&self) -> Option<usize> {
+        None
+    }
+    /// What came since a mark, as whole frames, for [`Self::give`].
+    fn taken_since(&self, _mark: usize) -> Vec<Bytes> {
+        Vec::new()
+    }
+    /// What another output has taken of the block.
+    fn give(&mut self, _frames: &[Bytes]) {}
 }
 
 impl Output for Frames {
@@ -78,6 +88,20 @@ impl Output for Frames {
         let run = std::mem::take(&mut self.run);
         if !run.is_empty() {
             self.push(block.frames().slice(run));
+        }
+    }
+
+    fn mark(&self) -> Option<usize> {
+        (self.run.is_empty() && self.rewritten.is_empty()).then(|| self.slices())
+    }
+
+    fn taken_since(&self, mark: usize) -> Vec<Bytes> {
+        self.slices_from(mark)
+    }
+
+    fn give(&mut self, frames: &[Bytes]) {
+        for frame in frames {
+            self.push(frame.clone());
         }
     }
 }

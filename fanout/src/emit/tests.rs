@@ -1,7 +1,7 @@
 //! Random logs and selections: whole blocks or record by record, through one block or many, what comes out is what a
 //! naive model says.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use pg_proto::Lsn;
 use proptest::prelude::*;
 use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
@@ -13,8 +13,8 @@ use crate::error::StreamError;
 use crate::replay::{Advance, Ahead, Replay, Stream, StreamOptions};
 use crate::selection::{Publications, Selection, SelectionSpec, TableName};
 use crate::testing::{
-    Expected, Model, TestLog, actions, is_third, name_of, publication_states, relation_oid,
-    schema_of, selection,
+    Action, Expected, Item, Model, TestLog, actions, is_third, name_of, publication_states,
+    relation_oid, schema_of, selection,
 };
 
 /// Keeps the bytes as [`Frames`] does, and each message with its ordinal.
@@ -175,6 +175,20 @@ fn streamed_once(
     (out, stream)
 }
 
+/// Logs of blocks with more entries than what is not shared for being too small.
+fn large_actions() -> impl Strategy<Value = Vec<Action>> {
+    actions().prop_map(|mut actions| {
+        for action in &mut actions {
+            if let Action::Transaction { items, .. } = action {
+                let row = Item::Row(RecordKind::Insert, 0);
+                items.extend(std::iter::repeat_n(row, 6));
+                items.push(Item::Row(RecordKind::Update, 1));
+            }
+        }
+        actions
+    })
+}
+
 /// Where to start and end: fractions of the log.
 fn options() -> impl Strategy<Value = (bool, bool, Option<f64>, Option<f64>)> {
     let place = || prop::option::of(0.0..1.0);
@@ -235,6 +249,57 @@ impl Followers {
             }
         }
     }
+}
+
+#[test]
+fn rows_are_rewritten_once_for_all_who_asked_for_the_same() {
+    let mut log = TestLog::new();
+    let insert = |log: &mut TestLog, rows: u8| {
+        for row in 0..rows {
+            log.row(RecordKind::Insert, 0, row.into());
+        }
+        log.commit();
+        log.cut();
+    };
+    log.begin(1);
+    // Of the first table the publication `a` has one column of two.
+    log.publications(&publication_states()[0]);
+    log.relation(0, 0);
+    insert(&mut log, 1);
+    log.begin(1);
+    insert(&mut log, 20);
+    let replay = log.replay();
+    let open = |name: &str| {
+        let publications = Publications::Named(vec![name.to_owned()]);
+        let selection = SelectionSpec {
+            publications,
+            ..SelectionSpec::default()
+        };
+        let emit = EmitOptions {
+            start: replay.kept().unwrap().oldest,
+            ..EmitOptions::default()
+        };
+        let options = StreamOptions {
+            selection,
+            emit,
+            ahead: Ahead::Refuse,
+        };
+        (replay.open(options).unwrap(), Frames::default())
+    };
+    let mut all = ["a", "a", "b"].map(open);
+    for (stream, frames) in &mut all {
+        while stream.advance(frames).unwrap() != Advance::AtHead {}
+    }
+    let [first, second, other] = all.map(|(_, frames)| frames.slices_from(0));
+    assert!(other.is_empty());
+    assert_eq!(first, second);
+    let same = |(one, two): (&Bytes, &Bytes)| one.as_ptr() == two.as_ptr();
+    let places: Vec<bool> = first.iter().zip(&second).map(same).collect();
+    // RELATION and the first row are each one's own.
+    assert!(
+        places.contains(&false) && places.ends_with(&[true]),
+        "{places:?}"
+    );
 }
 
 #[test]
@@ -334,6 +399,46 @@ proptest! {
         for (stream, out) in &followers.streams {
             prop_assert_eq!(&out.seen, &expected);
             prop_assert_eq!(stream.position(), model.log.log().head().lsn);
+        }
+    }
+
+    #[test]
+    fn those_who_asked_for_the_same_get_what_each_would_get_alone(
+        actions in large_actions(),
+        spec in selection(),
+        (messages, local_origin_only, _, _) in options(),
+        places in prop::collection::vec(prop::option::of(0.0..1.0), 3),
+        turns in prop::collection::vec(0..3_usize, 0..40),
+    ) {
+        let mut model = Model::write(&actions);
+        let oldest = model.log.log().kept().unwrap().oldest;
+        let replay = model.log.replay();
+        let mut all = Vec::new();
+        for place in places {
+            let options = EmitOptions {
+                start: boundary(&model, place).unwrap_or(oldest),
+                messages,
+                local_origin_only,
+                ..EmitOptions::default()
+            };
+            let stream = replay.open(StreamOptions {
+                selection: spec.clone(),
+                emit: options.clone(),
+                ahead: Ahead::Refuse,
+            });
+            all.push((stream.unwrap(), Frames::default(), options));
+        }
+        let to_the_end = (0..3).flat_map(|number| std::iter::repeat_n(number, 200));
+        for number in turns.into_iter().chain(to_the_end) {
+            let (stream, frames, _) = &mut all[number];
+            stream.advance(frames).unwrap();
+        }
+        for (stream, mut frames, options) in all {
+            prop_assert_eq!(stream.position(), replay.head());
+            let mut alone = walked(&model, &spec, &options);
+            let mut bytes = vec![0; frames.remaining()];
+            frames.copy_to_slice(&mut bytes);
+            prop_assert_eq!(bytes, alone.bytes());
         }
     }
 

@@ -9,7 +9,7 @@ use storage_format::log::{Cursor, Kept, Log, SeekError};
 
 use super::catalog::HeadCatalog;
 use super::{HeadTold, Stream};
-use crate::emit::{EmitOptions, Emitter};
+use crate::emit::{EmitOptions, Emitter, Families};
 use crate::error::StreamError;
 use crate::filter::Filters;
 use crate::selection::{Refusal, Selection, SelectionSpec, check_supported};
@@ -42,6 +42,7 @@ pub struct Replay {
     head: HeadTold,
     catalog: Arc<HeadCatalog>,
     filters: Filters,
+    families: Families,
 }
 
 impl Replay {
@@ -54,6 +55,7 @@ impl Replay {
             head,
             catalog,
             filters: Filters::default(),
+            families: Families::default(),
         }
     }
 
@@ -89,8 +91,9 @@ impl Replay {
         let cursor = self.seek(emit.start, ahead)?;
         let catalog = Arc::clone(cursor.catalog());
         let filters = self.filters.clone();
+        let family = self.families.join(&selection, &emit);
         let selection = Selection::new(selection, &catalog).with_filters(filters.clone());
-        let emitter = Emitter::new(emit, selection, catalog, cursor.position());
+        let emitter = Emitter::new(emit, selection, catalog, cursor.position()).with_family(family);
         Ok(Stream::new(cursor, emitter, self.head.take_seat(), filters))
     }
 

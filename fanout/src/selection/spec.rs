@@ -9,7 +9,7 @@ use storage_format::catalog::{Attribute, RowFilterText};
 use crate::auth::Grant;
 
 /// Which publications' changes a subscriber asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Publications {
     /// No restriction: everything that the log has.
     #[default]

@@ -39,25 +39,22 @@ pub fn list_segments(fs: &dyn Fs, log: &Path) -> Result<Vec<SegmentInfo>, Format
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(FormatError::io("list", &folder)(error)),
     };
-    let mut segments: Vec<SegmentInfo> = paths.iter().filter_map(|path| info(path)).collect();
+    let mut segments: Vec<SegmentInfo> = paths.into_iter().filter_map(info).collect();
     // Sealed before active where both are there, so that the first of the two stays.
     segments.sort_by_key(|segment| (segment.name, segment.state == SegmentState::Active));
     segments.dedup_by_key(|segment| segment.name);
     Ok(segments)
 }
 
-fn info(path: &Path) -> Option<SegmentInfo> {
+/// For each file of what may be tens of thousands: nothing is allocated.
+fn info(path: PathBuf) -> Option<SegmentInfo> {
     let (name, extension) = SegmentName::parse_file_name(path.file_name()?.to_str()?)?;
     let state = match extension {
         SegmentExtension::Active => SegmentState::Active,
         SegmentExtension::Sealed => SegmentState::Sealed,
         SegmentExtension::Index | SegmentExtension::Temporary => return None,
     };
-    Some(SegmentInfo {
-        name,
-        state,
-        path: path.to_owned(),
-    })
+    Some(SegmentInfo { name, state, path })
 }
 
 /// Whose log a directory holds, as its newest segment says; `None` if there is no segment.

@@ -8,6 +8,8 @@ use pg_proto::Lsn;
 
 /// The folder of the segments inside a log directory.
 const FOLDER: &str = "segments";
+/// Of each of the two numbers in a name.
+const DIGITS: usize = 16;
 
 /// What a segment's file name says: which segment it is, and where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,18 +96,20 @@ impl FromStr for SegmentName {
     type Err = InvalidSegmentName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = |digits: &str| u64::from_str_radix(digits, 16).map_err(|_| InvalidSegmentName);
         let (sequence, first_lsn) = text.split_once('-').ok_or(InvalidSegmentName)?;
-        let name = Self {
+        // Only the one spelling, that of `Display`: two files can't claim to be the same segment.
+        let spelled = |digits: &str, letters: std::ops::RangeInclusive<u8>| {
+            let known = |byte: u8| byte.is_ascii_digit() || letters.contains(&byte);
+            digits.len() == DIGITS && digits.bytes().all(known)
+        };
+        if !spelled(sequence, b'a'..=b'f') || !spelled(first_lsn, b'A'..=b'F') {
+            return Err(InvalidSegmentName);
+        }
+        let number = |digits: &str| u64::from_str_radix(digits, 16).map_err(|_| InvalidSegmentName);
+        Ok(Self {
             sequence: number(sequence)?,
             first_lsn: Lsn(number(first_lsn)?),
-        };
-        // Only the one spelling: two files can't claim to be the same segment.
-        if name.to_string() == text {
-            Ok(name)
-        } else {
-            Err(InvalidSegmentName)
-        }
+        })
     }
 }
 
