@@ -70,7 +70,8 @@ SCALE ?= 1
 .PHONY: bench
 bench: tools
 	$(CARGO) build --workspace --bins --release
-	DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(abspath $(TARGET))/release/bench $(BENCH) \
+	-$(CARGO) build --release --manifest-path tests/load/walstream/Cargo.toml --target-dir $(abspath $(TARGET))/walstream
+	BENCH_WALSTREAM=$(abspath $(TARGET))/walstream/release/walstream DECANT_SCALE=full DECANT_BIN_DIR=$(abspath $(TARGET))/release $(abspath $(TARGET))/release/bench $(BENCH) \
 		--scale $(SCALE) --results $(abspath $(TARGET))/bench/results.json --report tests/load/RESULTS.md
 
 .PHONY: check

@@ -6,6 +6,7 @@ use pg_proto::Lsn;
 use tests::Decant;
 use tokio::time::Instant;
 
+use super::walstream::{self, Walstream};
 use crate::backlog::ROWS;
 use crate::cpu;
 use crate::drain::Plan;
@@ -17,7 +18,7 @@ use crate::stage::{ROWS_PER_TRANSACTION, Stage, wait_until_durable};
 
 const ABOUT: &str = "The decoder takes a backlog into its log, which is durable at the end of the measured time: *live* from the \
     source's walsender, and *recorded*, from a recording of the same stream that is sent as fast as it is taken. The receivers' \
-    program on the same stream shows how fast the walsender can send.";
+    program and the crate pg_walstream on the same stream show how fast the walsender can send.";
 
 /// pgoutput's options as the decoder gives them.
 const OPTIONS: &str = "streaming 'on', messages 'true'";
@@ -36,6 +37,7 @@ pub(super) async fn run(scale: Scale) -> Outcome {
     let rows = scale.rows(ROWS);
     let mut stage = Stage::without_programs(1).await;
     stage.create_native_slots("copy", 1).await;
+    stage.create_native_slots(walstream::SLOTS, 1).await;
     stage.decant.decctl_successfully(&["init"]);
     say(&format!("a backlog of {rows} rows"));
     let end = stage.fill(0, 0, rows, ROWS_PER_TRANSACTION).await;
@@ -50,10 +52,15 @@ pub(super) async fn run(scale: Scale) -> Outcome {
     say("the receivers' program");
     let receivers = drain(&plan, end, async || stage.native_walsenders().await).await;
     assert_eq!(receivers.report.rows, rows);
+    let other = walstream::take(&stage, end).await;
     let frames = std::fs::read(&file).expect("the stream was recorded");
+    stage.drop_native_slots(walstream::SLOTS).await;
     let recorded = recorded(&stage, Recording { frames, end }).await;
     let live = live(&mut stage, end).await;
-    outcome(rows, &receivers, &recorded, &live)
+    if let Some(other) = &other {
+        assert_eq!(other.rows, rows, "pg_walstream receives every row once");
+    }
+    outcome(rows, &receivers, other.as_ref(), [&recorded, &live])
 }
 
 async fn recorded(stage: &Stage, recording: Recording) -> Taken {
@@ -102,7 +109,12 @@ async fn take(decant: &mut Decant, end: Lsn, begin: Instant, before: f64) -> Tak
     }
 }
 
-fn outcome(rows: u64, receivers: &Run, recorded: &Taken, live: &Taken) -> Outcome {
+fn outcome(
+    rows: u64,
+    receivers: &Run,
+    other: Option<&Walstream>,
+    [recorded, live]: [&Taken; 2],
+) -> Outcome {
     let mut table = Table::new(
         &format!("{rows} rows into the log"),
         &[
@@ -123,6 +135,16 @@ fn outcome(rows: u64, receivers: &Run, recorded: &Taken, live: &Taken) -> Outcom
         "".into(),
         "".into(),
     ]);
+    if let Some(other) = other {
+        table.row([
+            "pg_walstream, live".into(),
+            (count(rows) / other.seconds).into(),
+            per_row(other.cpu).into(),
+            "".into(),
+            (count(other.peak_bytes) / 1e6).into(),
+            "".into(),
+        ]);
+    }
     for taken in [recorded, live] {
         table.row([
             taken.who.into(),
@@ -133,11 +155,23 @@ fn outcome(rows: u64, receivers: &Run, recorded: &Taken, live: &Taken) -> Outcom
             (count(taken.fsyncs) / taken.seconds).into(),
         ]);
     }
+    let mut notes = vec![
+        "*Live* includes the decoder's start; the source and the decoder share the machine's processors.".to_owned(),
+    ];
+    notes.push(match other {
+        Some(_) => "*pg_walstream* takes each message apart and keeps nothing; the decoder has everything on disk.".to_owned(),
+        None => "The crate pg_walstream was not measured: BENCH_WALSTREAM names no program. `make bench` builds it.".to_owned(),
+    });
     Outcome {
         about: ABOUT.to_owned(),
         tables: vec![table],
         targets: vec![
-            Target::at_most("decoder CPU per row, recorded", per_row(recorded.cpu), 0.4, "us"),
+            Target::at_most(
+                "decoder CPU per row, recorded",
+                per_row(recorded.cpu),
+                0.4,
+                "us",
+            ),
             Target::at_most("decoder CPU per row, live", per_row(live.cpu), 0.4, "us"),
             Target::at_least(
                 "decoder's rows/s, recorded / the walsender's with the receivers' program",
@@ -146,9 +180,7 @@ fn outcome(rows: u64, receivers: &Run, recorded: &Taken, live: &Taken) -> Outcom
                 "",
             ),
         ],
-        notes: vec![
-            "*Live* includes the decoder's start; the source and the decoder share the machine's processors.".to_owned(),
-        ],
+        notes,
         ..Outcome::default()
     }
 }

@@ -11,6 +11,7 @@ mod latency;
 mod seek;
 mod selective;
 mod storage;
+mod walstream;
 
 use crate::machine;
 use crate::outcome::Outcome;

@@ -12,8 +12,11 @@ what matters are ratios, and CPU time per row. CPU time is that of whole process
 per row, of all processors together.
 ";
 
-/// All parts, in their order.
-pub(super) fn render<'a>(parts: impl Iterator<Item = (&'a str, &'a Outcome)> + Clone) -> String {
+/// All parts, in their order; `capacity` comes before them.
+pub(super) fn render<'a>(
+    parts: impl Iterator<Item = (&'a str, &'a Outcome)> + Clone,
+    capacity: &str,
+) -> String {
     let mut text = HEAD.to_owned();
     text += "\n## Targets\n\n| part | what | measured | target | met |\n|---|---|---:|---:|---|\n";
     for (name, outcome) in parts.clone() {
@@ -21,6 +24,7 @@ pub(super) fn render<'a>(parts: impl Iterator<Item = (&'a str, &'a Outcome)> + C
             text += &target_row(name, target);
         }
     }
+    text += capacity;
     for (name, outcome) in parts {
         text += &part(name, outcome);
     }
@@ -151,7 +155,7 @@ mod tests {
             targets: vec![Target::at_most("cost", 2.0, 1.0, "us")],
             notes: vec!["Note.".to_owned()],
         };
-        let text = render(std::iter::once(("fan_out", &outcome)));
+        let text = render(std::iter::once(("fan_out", &outcome)), "");
         assert!(
             text.contains("| fan_out | cost | 2 us | <= 1 us | **no** |"),
             "{text}"

@@ -1,5 +1,6 @@
 //! `RESULTS.md` and its charts.
 
+mod capacity;
 mod markdown;
 mod svg;
 
@@ -24,6 +25,6 @@ pub fn write(results: &Results, path: &Path) {
         let outcome = results.parts.get(*name)?;
         Some((*name, outcome))
     });
-    std::fs::write(path, markdown::render(known))
+    std::fs::write(path, markdown::render(known, &capacity::render(results)))
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
