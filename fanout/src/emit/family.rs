@@ -17,8 +17,9 @@ use storage_format::catalog::Catalog;
 use super::EmitOptions;
 use crate::selection::{Publications, SelectionSpec};
 
-/// Blocks that a family keeps.
-const BLOCKS_MAX: usize = 8;
+/// Blocks that a family keeps: some times as many as a member takes before it writes to its socket and it is the next
+/// one's turn.
+const BLOCKS_MAX: usize = 64;
 /// And their bytes, with those of the rows that were rewritten.
 const BYTES_MAX: usize = 4 << 20;
 /// Smaller blocks are walked faster than they are looked for.
