@@ -42,8 +42,9 @@ pub(super) async fn run(scale: Scale) -> Outcome {
     let decant = read(&mut stage, &history, true).await;
     let busy = follower.latencies().await;
     let native = read(&mut stage, &history, false).await;
+    let beside_native = follower.latencies().await;
     writer.stop().await;
-    outcome(rows, &native, &decant, quiet, busy)
+    outcome(rows, [&native, &decant], [quiet, busy, beside_native])
 }
 
 /// Reads the history; what is behind it comes, too, and is not waited for.
@@ -69,7 +70,11 @@ async fn read(stage: &mut Stage, history: &Backlog, through_decant: bool) -> Run
     run
 }
 
-fn outcome(rows: u64, native: &Run, decant: &Run, quiet: Quantiles, busy: Quantiles) -> Outcome {
+fn outcome(
+    rows: u64,
+    [native, decant]: [&Run; 2],
+    [quiet, busy, beside_native]: [Quantiles; 3],
+) -> Outcome {
     let mut speed = Table::new(
         &format!("{rows} rows of history"),
         &["who", "s", "rows/s", "server CPU, us/row"],
@@ -86,7 +91,11 @@ fn outcome(rows: u64, native: &Run, decant: &Run, quiet: Quantiles, busy: Quanti
         "The follower at the head, commit to receipt, ms",
         &["while", "p50", "p99", "p99.9"],
     );
-    for (what, found) in [("nobody catches up", quiet), ("the history is read", busy)] {
+    for (what, found) in [
+        ("nobody catches up", quiet),
+        ("the history is read through Decant", busy),
+        ("a native slot reads it", beside_native),
+    ] {
         let mut cells = vec![what.into()];
         cells.extend([found.p50, found.p99, found.p999].map(|value| (value / 1e3).into()));
         head.row(cells);

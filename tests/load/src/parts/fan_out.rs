@@ -9,7 +9,7 @@ use crate::scale::Scale;
 use crate::stage::{ROWS_PER_TRANSACTION, Stage};
 
 const ABOUT: &str = "A backlog of rows of about 150 bytes, 100 in a transaction, is read by N subscribers of everything at the same \
-    time: text, protocol version 1. *Loopback* is a sender without any logic that writes as many bytes to as many of the same \
+    time: text, protocol version 1; 64 subscribers read the last quarter of it. *Loopback* is a sender without any logic that writes as many bytes to as many of the same \
     receivers from one buffer: what this machine can carry. Source CPU is that of the walsenders: one for each native \
     subscriber, one for the decoder.";
 
@@ -18,6 +18,8 @@ const SUBSCRIBERS: [usize; 4] = [1, 4, 16, 64];
 const AIM: usize = 16;
 /// Parts of the full backlog for the growth with rows.
 const SMALLER: [u64; 2] = [100, 10];
+/// So much of the backlog is its last part.
+const LAST_SHARE: u64 = 4;
 /// The live run is so much smaller than the backlog.
 const LIVE_SHARE: u64 = 4;
 
@@ -42,9 +44,10 @@ pub(super) async fn run(scale: Scale) -> Outcome {
         growth.push((rows, native, decant));
         stage.drop_native_slots(&backlog.slots).await;
     }
-    let backlog = Backlog::make(&stage, "all", &mut next_row, scale.rows(ROWS), most).await;
+    let (backlog, last) = backlogs(&stage, &mut next_row, scale.rows(ROWS), most).await;
     let mut measured = Vec::new();
     for subscribers in numbers {
+        let backlog = if subscribers > AIM { &last } else { &backlog };
         let native = backlog.native(&stage, subscribers).await;
         let decant = backlog.decant(&mut stage, subscribers).await;
         let loopback = loopback(&decant).await;
@@ -54,7 +57,9 @@ pub(super) async fn run(scale: Scale) -> Outcome {
             loopback,
         });
     }
-    stage.drop_native_slots(&backlog.slots).await;
+    for slots in [&backlog.slots, &last.slots] {
+        stage.drop_native_slots(slots).await;
+    }
     let first = &measured[0];
     growth.push((backlog.rows, first.native.clone(), first.decant.clone()));
     let rows = scale.rows(ROWS / LIVE_SHARE);
@@ -70,6 +75,19 @@ pub(super) async fn run(scale: Scale) -> Outcome {
         beside,
     };
     outcome(&measured, &growth, &live)
+}
+
+/// The backlog, and its last part for more subscribers than the targets are about: natively they would take minutes.
+async fn backlogs(stage: &Stage, next_row: &mut u64, rows: u64, most: usize) -> (Backlog, Backlog) {
+    let last_rows = rows / LAST_SHARE;
+    let first = Backlog::make(stage, "all", next_row, rows - last_rows, most.min(AIM)).await;
+    let last = Backlog::make(stage, "last", next_row, last_rows, most).await;
+    let all = Backlog {
+        rows,
+        end: last.end,
+        ..first
+    };
+    (all, last)
 }
 
 /// CPU seconds of the source's walsender.
@@ -285,10 +303,8 @@ fn rows_table(growth: &[(u64, Run, Run)]) -> Table {
 fn charts(measured: &[Measured], growth: &[(u64, Run, Run)]) -> Vec<Chart> {
     let cost = |pick: fn(&Measured) -> &Run| -> Vec<(f64, f64)> {
         let point = |found: &Measured| {
-            (
-                count(found.native.connections as u64),
-                pick(found).server_cpu,
-            )
+            let connections = count(found.native.connections as u64);
+            (connections, pick(found).server_us() * connections)
         };
         measured.iter().map(point).collect()
     };
@@ -303,7 +319,7 @@ fn charts(measured: &[Measured], growth: &[(u64, Run, Run)]) -> Vec<Chart> {
             "cost_by_subscribers",
             "Cost of serving the backlog, by number of subscribers",
             "subscribers",
-            "servers' CPU, s",
+            "servers' CPU, us per row of the backlog",
         )
         .with("native walsenders", cost(|found| &found.native))
         .with("fanout", cost(|found| &found.decant))

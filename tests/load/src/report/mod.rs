@@ -2,6 +2,7 @@
 
 mod capacity;
 mod markdown;
+mod missed;
 mod svg;
 
 use std::path::Path;
@@ -25,6 +26,12 @@ pub fn write(results: &Results, path: &Path) {
         let outcome = results.parts.get(*name)?;
         Some((*name, outcome))
     });
-    std::fs::write(path, markdown::render(known, &capacity::render(results)))
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    std::fs::write(
+        path,
+        markdown::render(
+            known,
+            &(missed::render(results) + &capacity::render(results)),
+        ),
+    )
+    .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
