@@ -10,7 +10,7 @@ use storage_format::fs::{Fs, RealFs};
 use storage_format::segment::{list_segments, read_identity};
 use storage_format::watermark::WatermarkReader;
 use storage_format::write::{LogWriter, Recovery, WriterOptions};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Recogniser;
@@ -19,7 +19,7 @@ use crate::error::DecoderError;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::services::{Parts, Services};
-use crate::source::{LogEnd, SourceTask, check_configuration, wait_for_source};
+use crate::source::{LogEnd, SourceError, SourceTask, check_configuration, wait_for_source};
 use crate::state::{DecoderState, RefreshCatalog};
 use crate::threads::{ThreadSettings, Threads, log_error, report_recovery};
 
@@ -118,6 +118,27 @@ fn open_log(
     Ok((writer, recovery))
 }
 
+/// The source's stream has a thread of its own, which is the only one that waits for its socket: while that thread lets
+/// messages gather (`source/gather.rs`), nobody is woken by them. In the other threads' runtime somebody would be, each time.
+fn spawn_source(
+    source: SourceTask,
+) -> Result<oneshot::Receiver<Result<(), SourceError>>, DecoderError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(DecoderError::system("start the source's runtime"))?;
+    let (ended, end) = oneshot::channel();
+    let work = move || {
+        // Ignored: who waits for it may have been cancelled.
+        let _ = ended.send(runtime.block_on(source.run()));
+    };
+    std::thread::Builder::new()
+        .name("source".to_owned())
+        .spawn(work)
+        .map_err(DecoderError::system("start the thread of the source"))?;
+    Ok(end)
+}
+
 struct Decoder {
     config: Arc<Config>,
     fs: Arc<dyn Fs>,
@@ -179,7 +200,7 @@ impl Decoder {
             shutdown: self.shutdown.child_token(),
         };
         let stop = source.shutdown.clone();
-        let mut source = tokio::spawn(source.run());
+        let mut source = spawn_source(source)?;
         let source = tokio::select! {
             ended = &mut source => ended,
             () = threads.one_ended() => {

@@ -40,16 +40,25 @@ pub(crate) struct Glance {
     pub(crate) received: pg_proto::Lsn,
     /// Whether the source wants an answer now.
     pub(crate) reply_requested: bool,
+    /// Whether there is nothing in it but changes inside a transaction, of which nobody learns before its end.
+    pub(crate) inside: bool,
 }
+
+/// First bytes of pgoutput's messages that neither begin nor end anything.
+const INSIDE: &[u8] = b"IUDTRYO";
 
 /// Looks over a batch.
 pub(crate) fn glance(batch: &[u8]) -> Result<Glance, ReadError> {
-    let mut glance = Glance::default();
+    let mut glance = Glance {
+        inside: true,
+        ..Glance::default()
+    };
     let mut frames = Frames::new(batch);
     while let Some(frame) = frames.next()? {
         match frame {
-            BackendCopy::XLogData(XLogData { end, .. }) => {
-                glance.received = glance.received.max(end)
+            BackendCopy::XLogData(XLogData { end, payload, .. }) => {
+                glance.received = glance.received.max(end);
+                glance.inside &= payload.first().is_some_and(|tag| INSIDE.contains(tag));
             }
             BackendCopy::Keepalive(Keepalive {
                 end,
@@ -58,6 +67,7 @@ pub(crate) fn glance(batch: &[u8]) -> Result<Glance, ReadError> {
             }) => {
                 glance.received = glance.received.max(end);
                 glance.reply_requested |= reply_requested;
+                glance.inside = false;
             }
         }
     }
@@ -86,8 +96,24 @@ mod tests {
         let expected = Glance {
             received: Lsn(9),
             reply_requested: true,
+            inside: false,
         };
         assert_eq!(glance(&batch).unwrap(), expected);
+    }
+
+    #[test]
+    fn sees_whether_a_transaction_goes_on() {
+        let message = |tag: u8| {
+            let mut frame = b"d\0\0\0\x1Ew".to_vec();
+            frame.extend_from_slice(&[0; 24]);
+            frame.push(tag);
+            frame
+        };
+        let rows = [message(b'I'), message(b'U')].concat();
+        assert!(glance(&rows).unwrap().inside);
+        for end in [message(b'C'), message(b'B'), keepalive(9, 0)] {
+            assert!(!glance(&[rows.clone(), end].concat()).unwrap().inside);
+        }
     }
 
     #[test]

@@ -33,6 +33,17 @@ pub(super) enum Ended {
     PipelineStopped,
 }
 
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    /// It was handed over.
+    On,
+    /// It was handed over, and is nothing but changes of a transaction.
+    Inside,
+    /// The stream ends.
+    Ended(Ended),
+}
+
 type FeedbackTask = JoinHandle<Result<CopySender, SourceError>>;
 
 /// A running stream.
@@ -107,10 +118,13 @@ impl<'a> Streaming<'a> {
             match self.event().await? {
                 Event::Frames(frames) => {
                     silent = false;
-                    self.pause = self.gather.after_read(frames.len(), Instant::now());
-                    if let Some(ended) = self.pass_on(frames).await? {
+                    let len = frames.len();
+                    let passed = self.pass_on(frames).await?;
+                    if let Passed::Ended(ended) = passed {
                         return Ok(ended);
                     }
+                    let inside = passed == Passed::Inside;
+                    self.pause = self.gather.after_read(len, inside, Instant::now());
                 }
                 Event::Silence if silent => {
                     let silence = SILENCE * 2;
@@ -127,21 +141,18 @@ impl<'a> Streaming<'a> {
     }
 
     async fn event(&mut self) -> Result<Event, SourceError> {
+        if let Some(pause) = self.pause.take() {
+            // Not by the runtime's clock: its thread would wait for the socket meanwhile and be woken by each message.
+            std::thread::sleep(pause);
+        }
         let Self {
             receiver, feedback, ..
         } = self;
-        let pause = self.pause.take();
-        let next = async {
-            if let Some(pause) = pause {
-                tokio::time::sleep(pause).await;
-            }
-            receiver.next_batch().await
-        };
         tokio::select! {
             biased;
             () = self.shutdown.cancelled() => Ok(Event::Shutdown),
             failure = feedback => Err(feedback_failure(failure)),
-            next = tokio::time::timeout(SILENCE, next) => match next {
+            next = tokio::time::timeout(SILENCE, receiver.next_batch()) => match next {
                 Ok(Ok(Some(frames))) => Ok(Event::Frames(frames)),
                 Ok(Ok(None)) => Ok(Event::End),
                 Ok(Err(error)) => Err(client("the source's stream broke off")(error)),
@@ -151,7 +162,7 @@ impl<'a> Streaming<'a> {
     }
 
     /// Notes what has to be answered, and hands the rest to the ingest thread, for as long as that takes.
-    async fn pass_on(&mut self, frames: Bytes) -> Result<Option<Ended>, SourceError> {
+    async fn pass_on(&mut self, frames: Bytes) -> Result<Passed, SourceError> {
         let counters = self.state.counters();
         counters.bytes_received.add(frames.len() as u64);
         let seen = glance(&frames).map_err(|error| SourceError::Answer {
@@ -171,8 +182,12 @@ impl<'a> Streaming<'a> {
         } = self;
         tokio::select! {
             biased;
-            taken = session.batch(frames) => Ok(taken.is_err().then_some(Ended::PipelineStopped)),
-            () = self.shutdown.cancelled() => Ok(Some(Ended::Shutdown)),
+            taken = session.batch(frames) => Ok(match taken {
+                Err(_) => Passed::Ended(Ended::PipelineStopped),
+                Ok(()) if seen.inside => Passed::Inside,
+                Ok(()) => Passed::On,
+            }),
+            () = self.shutdown.cancelled() => Ok(Passed::Ended(Ended::Shutdown)),
             failure = feedback => Err(feedback_failure(failure)),
         }
     }
