@@ -17,7 +17,7 @@ use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 use storage_format::block::BlockBuilder;
 use storage_format::catalog::{
     DescribedRelation, Publication, PublicationActions, PublicationState, PublicationTable,
-    RowFilterText,
+    PublicationsRecord, RowFilterText,
 };
 use storage_format::fs::RealFs;
 use storage_format::log::{Log, ReadOptions};
@@ -126,8 +126,12 @@ fn publications() -> Vec<u8> {
         relations: described.to_vec(),
         ..PublicationState::default()
     };
+    let record = PublicationsRecord {
+        state,
+        ..PublicationsRecord::default()
+    };
     let mut out = Vec::new();
-    state.encode(&mut out);
+    record.encode(&mut out);
     out
 }
 
