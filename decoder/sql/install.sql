@@ -111,6 +111,11 @@ BEGIN
     (jsonb_build_object(
       'version', 2,
       'xid', pg_current_xact_id()::text::bigint,
+      -- The newest transaction id that this session holds: that of the subtransaction that was left unfinished last, or of
+      -- one inside it that ends with it. A stream of changes before a commit does not tell whose a message is.
+      'subxid', (SELECT l.transactionid::text::bigint FROM pg_locks l
+                  WHERE l.pid = pg_backend_pid() AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+                  ORDER BY age(l.transactionid) LIMIT 1),
       'settled', settled,
       'complete', settled AND everybody
     ) || decant.publication_state())::text,

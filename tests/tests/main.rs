@@ -51,5 +51,6 @@ mod main {
     mod subscription_life;
     mod subscription_options;
     mod two_phase;
+    mod undone_definitions;
     mod verify;
 }

@@ -1,7 +1,7 @@
 //! The message that states the publications: a MAC in hexadecimal, then JSON.
 //!
 //! ```json
-//! {"version": 2, "xid": 784, "settled": true, "complete": false, "publications": [{"oid": 16390, "name": "p", ...}],
+//! {"version": 2, "xid": 784, "subxid": 785, "settled": true, "complete": false, "publications": [{"oid": 16390, "name": "p", ...}],
 //!  "relations": [...], "collations": [...], "database": {...}}
 //! ```
 //!
@@ -26,6 +26,8 @@ pub const STATE_BYTES_MAX: usize = 256 << 20;
 pub struct CatalogMessage {
     /// The transaction that wrote it; the low half of PostgreSQL's `xid8`.
     pub xid: Xid,
+    /// The subtransaction in which it did; `xid` where there was none.
+    pub subxid: Xid,
     /// Whether it can miss no change of a transaction that had ended.
     pub settled: bool,
     /// Whether it was taken while no transaction was under way that had stated the publications: whatever was said
@@ -69,6 +71,9 @@ struct Head {
 struct Body {
     version: u32,
     xid: u64,
+    /// What an older script does not say.
+    #[serde(default)]
+    subxid: Option<u64>,
     settled: bool,
     complete: bool,
     #[serde(flatten)]
@@ -95,6 +100,7 @@ impl CatalogMessage {
         let body: Body = serde_json::from_str(&text)?;
         Ok(Self {
             xid: low_half(body.xid),
+            subxid: low_half(body.subxid.unwrap_or(body.xid)),
             settled: body.settled,
             complete: body.complete,
             state: body.state.into(),
@@ -110,6 +116,7 @@ impl CatalogMessage {
         let body = serde_json::to_string(&Body {
             version: FORM,
             xid,
+            subxid: None,
             settled: true,
             complete: true,
             state: state.into(),

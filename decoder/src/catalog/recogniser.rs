@@ -25,8 +25,13 @@ const SECRETS_MAX: usize = 4;
 pub enum Recognised {
     /// Somebody else's: it has another prefix.
     Foreign,
-    /// Decant's: the publications, its own among them, as they are from its place on.
-    Publications(Arc<PublicationState>),
+    /// Decant's.
+    Publications {
+        /// The publications, its own among them, as they are from its place on.
+        state: Arc<PublicationState>,
+        /// The subtransaction that wrote it, or the transaction itself. If that is rolled back, it says nothing.
+        subxid: Xid,
+    },
     /// It has Decant's prefix and is not Decant's.
     Forged {
         /// How that was seen.
@@ -148,11 +153,14 @@ impl Recogniser {
                     heard.unsettled = !message.complete && (heard.unsettled || !message.settled);
                 });
                 let own = self.own();
-                Recognised::Publications(if own.is_empty() {
-                    state
-                } else {
-                    Arc::new(with_own(&state, &own))
-                })
+                Recognised::Publications {
+                    state: if own.is_empty() {
+                        state
+                    } else {
+                        Arc::new(with_own(&state, &own))
+                    },
+                    subxid: message.subxid,
+                }
             }
             Err(reason) => {
                 self.heard.send_modify(|heard| heard.refused += 1);
@@ -209,7 +217,11 @@ mod tests {
         );
         assert!(heard.borrow().latest.is_none());
         let recognised = recogniser.recognise(b"decant", &own, here);
-        assert_eq!(recognised, Recognised::Publications(Arc::default()));
+        let own_state = Recognised::Publications {
+            state: Arc::default(),
+            subxid: Xid(7),
+        };
+        assert_eq!(recognised, own_state);
         assert!(heard.borrow().latest.is_some());
         assert!(!heard.borrow().unsettled);
         let strange = message(7, &Secret::new("guessed"));

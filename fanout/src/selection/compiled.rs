@@ -128,11 +128,32 @@ pub fn check_supported(spec: &SelectionSpec, catalog: &Catalog) -> Result<(), Ar
     for table in named.flat_map(|publication| &publication.tables) {
         let schema = catalog.relation(table.relation);
         let decision = decide(spec, catalog, table.relation, schema, &filters);
-        if let Some(refusal) = decision.refusal.filter(|one| !one.is_of_postgresql()) {
+        let refusal = decision.refusal;
+        let refusal = refusal.filter(|one| !one.is_of_postgresql());
+        if let Some(refusal) = refusal.filter(|one| !is_outdated(one, spec, catalog, schema)) {
             return Err(refusal);
         }
     }
     Ok(())
+}
+
+/// Whether a column is missing only because no row has come since it was added: the RELATION message that describes it
+/// comes with the next one.
+fn is_outdated(
+    refusal: &Refusal,
+    spec: &SelectionSpec,
+    catalog: &Catalog,
+    schema: Option<&Arc<RelationSchema>>,
+) -> bool {
+    let (Refusal::MissingColumn { column, .. }, Some(schema)) = (refusal, schema) else {
+        return false;
+    };
+    if !spec.tables.is_empty() || schema.columns.iter().any(|one| one.name == *column) {
+        return false;
+    }
+    let described = catalog.publication_state().relation(schema.oid);
+    let attributes = described.and_then(|one| one.attributes.as_ref());
+    attributes.is_none_or(|all| all.iter().any(|one| one.name == *column))
 }
 
 fn missing(spec: &SelectionSpec, state: &PublicationState) -> Vec<String> {

@@ -308,7 +308,10 @@ impl Assembler {
             ),
             Some(Class::Message(message)) => {
                 match self.recognise(&message, Some(self.xid_at(place))) {
-                    Some(publications) => sink.publications(place, message.lsn, publications),
+                    Some((publications, subxid)) => {
+                        let place = of_subtransaction(place, subxid);
+                        sink.publications(place, message.lsn, publications)
+                    }
                     None => sink.record(place, &record(RecordKind::Message, Touched::None)),
                 }
             }
@@ -329,14 +332,14 @@ impl Assembler {
         &self,
         message: &LogicalMessage<'_>,
         xid: Option<Xid>,
-    ) -> Option<Arc<PublicationState>> {
+    ) -> Option<(Arc<PublicationState>, Xid)> {
         let xid = xid.filter(|_| message.transactional);
         match self
             .recogniser
             .recognise(message.prefix, message.content, xid)
         {
             Recognised::Foreign => None,
-            Recognised::Publications(publications) => Some(publications),
+            Recognised::Publications { state, subxid } => Some((state, subxid)),
             Recognised::Forged { reason } => {
                 self.shared.counters().forged_messages.add(1);
                 tracing::warn!(
@@ -380,5 +383,14 @@ impl Assembler {
             sink.advance(to)?;
         }
         Ok(())
+    }
+}
+
+/// Where a message of Decant's belongs. In a stream before the commit pgoutput sends a message with the number of the
+/// top-level transaction (`pgoutput_message`), also if a subtransaction wrote it, which may yet be rolled back.
+const fn of_subtransaction(place: Place, subxid: Xid) -> Place {
+    match place {
+        Place::Staged { top, .. } => Place::Staged { top, sub: subxid },
+        Place::Open => Place::Open,
     }
 }
