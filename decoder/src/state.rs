@@ -19,6 +19,8 @@ pub struct Head {
     pub written_lsn: Lsn,
     /// End of what is fsynced.
     pub durable_lsn: Lsn,
+    /// Counts what happens to the files of transactions that are streamed before their end.
+    pub staging_changes: u64,
 }
 
 /// What the connection to the source is doing.
@@ -225,10 +227,19 @@ impl DecoderState {
     pub fn publish_head(&self, head: Head) {
         debug_assert!(head.durable_lsn <= head.written_lsn);
         self.head.send_if_modified(|current| {
+            let head = Head {
+                staging_changes: current.staging_changes,
+                ..head
+            };
             let changed = *current != head;
             *current = head;
             changed
         });
+    }
+
+    /// Tells everybody that there is more, or less, to read of transactions that are streamed before their end.
+    pub fn staging_changed(&self) {
+        self.head.send_modify(|head| head.staging_changes += 1);
     }
 
     /// Waits until everything up to `lsn` is durable.
@@ -275,6 +286,7 @@ mod tests {
             writer_epoch: 1,
             written_lsn: Lsn(written),
             durable_lsn: Lsn(durable),
+            staging_changes: 0,
         };
         state.publish_head(head(10, 5));
         state.wait_durable(Lsn(5)).await.unwrap();

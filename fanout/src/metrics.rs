@@ -133,6 +133,21 @@ impl Encoder<'_> {
         indexed.encode(encoder.encode_descriptor("indexed_rows", help, None, kind)?)
     }
 
+    fn encode_early(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let counts = self.0.replay.early_counts();
+        let help = "Transactions of which a subscriber was sent a part before their end; one counts for each of its subscribers";
+        let metric = ConstGauge::new(i64::try_from(counts.transactions).unwrap_or(i64::MAX));
+        metric.encode(encoder.encode_descriptor(
+            "early_transactions",
+            help,
+            None,
+            metric.metric_type(),
+        )?)?;
+        let help = "Bytes of the decoder's staging that were gone through for subscribers before the transaction's end";
+        let metric = ConstCounter::new(counts.bytes);
+        metric.encode(encoder.encode_descriptor("early_bytes", help, None, MetricType::Counter)?)
+    }
+
     fn encode_connected(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let help = "Subscribers that are connected";
         let mut family = encoder.encode_descriptor("subscribers", help, None, MetricType::Gauge)?;
@@ -165,6 +180,7 @@ impl Collector for ServicesCollector {
         let help = "Streams started";
         this.encode_totals(encoder, "streams", help, |totals| totals.streams)?;
         this.encode_filters(encoder)?;
+        this.encode_early(encoder)?;
         this.encode_snapshots(encoder)
     }
 }

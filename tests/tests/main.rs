@@ -12,6 +12,7 @@ mod main {
     mod decctl;
     mod definitions;
     mod descriptions;
+    mod early_streaming;
     mod endpoint;
     mod extended_protocol;
     mod failover;
@@ -25,6 +26,7 @@ mod main {
     mod initial_copy;
     mod interrupted_copy;
     mod large_transaction;
+    mod live;
     mod main_path;
     mod native;
     mod order;

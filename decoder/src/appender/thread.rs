@@ -293,6 +293,7 @@ impl Appender {
             writer_epoch: self.log.identity().writer_epoch,
             written_lsn: self.log.written_lsn(),
             durable_lsn: self.log.durable_lsn(),
+            ..Head::default()
         });
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn head(head: Head) -> v1::Head {
         writer_epoch: head.writer_epoch,
         written_lsn: head.written_lsn.0,
         durable_lsn: head.durable_lsn.0,
+        staging_changes: head.staging_changes,
     }
 }
 

@@ -94,6 +94,7 @@ impl Fixture {
             writer_epoch: 3,
             written_lsn: Lsn(written),
             durable_lsn: Lsn(durable),
+            ..Head::default()
         });
     }
 

@@ -13,6 +13,7 @@ use pg_proto::{Lsn, Xid};
 use storage_format::block::{BlockBuilder, BuildError};
 use storage_format::catalog::{PublicationState, PublicationsRecord, ServerParameters};
 use storage_format::record::{PreparedRecord, RecordKind};
+use storage_format::staging::{Rollback, StagedEnd};
 
 use super::IngestError;
 use super::record::{Incoming, Record, Touched};
@@ -223,6 +224,7 @@ impl LogSink {
             self.hand_over()?;
         }
         self.handed_over = self.handed_over.max(end_lsn);
+        self.staging.log_reaches(end_lsn);
         self.send(work)
     }
 
@@ -374,6 +376,7 @@ impl Sink for LogSink {
         let Incoming { start, payload, .. } = *message;
         self.push(|block| block.push_commit(commit, start, payload))?;
         self.position = self.position.max(commit.end_lsn);
+        self.staging.log_reaches(commit.end_lsn);
         if self.hand_over_at_commit && self.is_complete() {
             self.hand_over()?;
         }
@@ -387,6 +390,7 @@ impl Sink for LogSink {
             payload,
         } = *message;
         self.position = self.position.max(lsn);
+        self.staging.log_reaches(lsn);
         self.push(|block| block.push_lone_message(lsn, start, send_time, payload))
     }
 
@@ -404,13 +408,21 @@ impl Sink for LogSink {
         self.staging.contains(top)
     }
 
-    fn stage_abort(&mut self, top: Xid, sub: Xid) -> Result<(), IngestError> {
-        self.staging.abort(top, sub);
-        Ok(())
+    fn stage_stop(&mut self, top: Xid) -> Result<(), IngestError> {
+        self.staging.stop(top)
+    }
+
+    fn stage_abort(&mut self, top: Xid, sub: Xid, at: Rollback) -> Result<(), IngestError> {
+        self.staging.abort(top, sub, at)
+    }
+
+    fn stage_discard(&mut self, top: Xid) {
+        self.staging.discard(top);
     }
 
     fn stage_commit(&mut self, stream: &StreamCommit) -> Result<(), IngestError> {
-        let finished = self.staging.finish(stream.xid)?;
+        let end = StagedEnd::Committed(stream.commit.commit_lsn);
+        let finished = self.staging.finish(stream.xid, end)?;
         self.state.counters().changes.add(finished.changes);
         let work = Work::Staged(Box::new(StagedWork {
             transaction: finished.transaction,

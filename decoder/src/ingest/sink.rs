@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pg_proto::pgoutput::{Begin, Commit, CommitPrepared, Prepare, RollbackPrepared, StreamCommit};
 use pg_proto::{Lsn, Xid};
 use storage_format::catalog::PublicationState;
+use storage_format::staging::Rollback;
 
 use super::error::StreamError;
 use super::record::{Incoming, Record};
@@ -50,8 +51,12 @@ pub(crate) trait Sink {
     fn stage_begin(&mut self, top: Xid, message: &Incoming<'_>) -> Result<(), Self::Error>;
     /// Whether it is being staged.
     fn is_staged(&self, top: Xid) -> bool;
+    /// A part of it is complete: those who follow it may have it.
+    fn stage_stop(&mut self, top: Xid) -> Result<(), Self::Error>;
     /// A subtransaction, or all if `sub` is `top`, is rolled back. One that was never staged is ignored.
-    fn stage_abort(&mut self, top: Xid, sub: Xid) -> Result<(), Self::Error>;
+    fn stage_abort(&mut self, top: Xid, sub: Xid, at: Rollback) -> Result<(), Self::Error>;
+    /// The log has the transaction already.
+    fn stage_discard(&mut self, top: Xid);
     /// A staged transaction commits.
     fn stage_commit(&mut self, stream: &StreamCommit) -> Result<(), Self::Error>;
 

@@ -10,7 +10,9 @@ use pg_proto::{Lsn, Xid};
 use storage_format::FormatError;
 use storage_format::fs::Fs;
 use storage_format::record::{PreparedRecord, RecordKind};
-use storage_format::staging::{PreparedStore, PreparedTransaction, StagedTransaction, Staging};
+use storage_format::staging::{
+    PreparedStore, PreparedTransaction, Rollback, StagedEnd, StagedTransaction, Staging,
+};
 
 use super::IngestError;
 use super::log_sink::is_change;
@@ -76,8 +78,10 @@ impl StagingArea {
         let store = PreparedStore::open(log, Arc::clone(&fs))?;
         let prepared = undecided(log, store.load(log_end)?, Arc::clone(&fs))?;
         let by_xid = |one: PreparedTransaction| (one.record().xid, Arc::new(one));
+        let mut staging = Staging::open(log, memory_bytes, fs)?;
+        staging.set_position(log_end);
         let files = StagedFiles {
-            staging: Staging::open(log, memory_bytes, fs)?,
+            staging,
             prepared: store,
         };
         let area = Self {
@@ -147,17 +151,39 @@ impl StagingArea {
         Ok(())
     }
 
-    pub(super) fn abort(&mut self, top: Xid, sub: Xid) {
-        if top == sub {
-            self.files.staging.discard(top);
-            self.tallies.remove(&top);
-            self.count();
-        } else {
-            self.files.staging.abort_subtransaction(top, sub);
-        }
+    /// Everything up to `end` is in the log, or will be there before anything that comes now.
+    pub(super) const fn log_reaches(&mut self, end: Lsn) {
+        self.files.staging.set_position(end);
     }
 
-    pub(super) fn finish(&mut self, top: Xid) -> Result<Finished, IngestError> {
+    /// The source sends something else for now: what there is may be read by those who follow the transaction.
+    pub(super) fn stop(&mut self, top: Xid) -> Result<(), IngestError> {
+        self.when_there_is_room(|files| files.staging.flush(top))?;
+        self.state.staging_changed();
+        Ok(())
+    }
+
+    pub(super) fn abort(&mut self, top: Xid, sub: Xid, at: Rollback) -> Result<(), IngestError> {
+        if top == sub {
+            // Without it, for want of room, the file goes without an end, which its readers take for the same.
+            let _ = self.files.staging.end(top, StagedEnd::RolledBack(at));
+            self.discard(top);
+        } else {
+            self.when_there_is_room(|files| files.staging.abort_subtransaction(top, sub, at))?;
+            self.state.staging_changed();
+        }
+        Ok(())
+    }
+
+    pub(super) fn discard(&mut self, top: Xid) {
+        self.files.staging.discard(top);
+        self.tallies.remove(&top);
+        self.count();
+        self.state.staging_changed();
+    }
+
+    pub(super) fn finish(&mut self, top: Xid, end: StagedEnd) -> Result<Finished, IngestError> {
+        self.when_there_is_room(|files| files.staging.end(top, end))?;
         let transaction = self.when_there_is_room(|files| files.staging.finish(top))?;
         let tally = self.tallies.remove(&top).unwrap_or_default();
         self.count();
@@ -175,7 +201,7 @@ impl StagingArea {
         let Finished {
             mut transaction,
             changes,
-        } = self.finish(record.xid)?;
+        } = self.finish(record.xid, StagedEnd::Prepared(record.prepare_lsn))?;
         if record.at_prepare {
             self.when_there_is_room(|files| files.prepared.keep(&mut transaction, &record))?;
         }
@@ -209,6 +235,7 @@ impl StagingArea {
         self.files.staging.discard_all();
         self.tallies.clear();
         self.count();
+        self.state.staging_changed();
     }
 
     fn tally(&mut self, top: Xid, bytes: usize, changes: u64) {

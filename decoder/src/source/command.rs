@@ -12,12 +12,13 @@ fn replication_string(text: &str) -> String {
 
 /// `START_REPLICATION` as Decant uses it: values as text, in-progress transactions streamed, logical messages too.
 ///
-/// Protocol 2 is what every supported version has. A slot that was created for two-phase commit needs 3; what 4 adds
-/// (positions of aborts) the log does not use.
+/// Protocol 2 is what every supported version has. A slot that was created for two-phase commit needs 3. With 4, which
+/// servers have from 16 on, they tell where and when something was rolled back.
 pub(crate) fn start_replication(
     slot: &str,
     start: Lsn,
     publication: &str,
+    protocol: u32,
     two_phase: bool,
 ) -> String {
     let mut text = format!(
@@ -25,9 +26,12 @@ pub(crate) fn start_replication(
         identifier(slot)
     );
     let mut options = vec![
-        ("proto_version", protocol_version(two_phase).to_string()),
+        ("proto_version", protocol.to_string()),
         ("publication_names", identifier(publication)),
-        ("streaming", "on".to_owned()),
+        (
+            "streaming",
+            if protocol >= 4 { "parallel" } else { "on" }.to_owned(),
+        ),
         ("messages", "true".to_owned()),
         ("binary", "false".to_owned()),
     ];
@@ -44,8 +48,12 @@ pub(crate) fn start_replication(
 }
 
 /// Version of the pgoutput protocol that is asked for.
-pub(crate) const fn protocol_version(two_phase: bool) -> u32 {
-    if two_phase { 3 } else { 2 }
+pub(crate) const fn protocol_version(server_version_num: u32, two_phase: bool) -> u32 {
+    match (server_version_num, two_phase) {
+        (160_000.., _) => 4,
+        (_, true) => 3,
+        (_, false) => 2,
+    }
 }
 
 #[cfg(test)]
@@ -55,12 +63,15 @@ mod tests {
     #[test]
     fn quotes_what_users_choose() {
         assert_eq!(
-            start_replication("de\"cant", Lsn(0x1_0000_0002), "it's", false),
+            start_replication("de\"cant", Lsn(0x1_0000_0002), "it's", 2, false),
             "START_REPLICATION SLOT \"de\"\"cant\" LOGICAL 1/2 (proto_version '2', publication_names '\"it''s\"', \
              streaming 'on', messages 'true', binary 'false')"
         );
-        let two_phase = start_replication("s", Lsn(1), "p", true);
+        let protocol = protocol_version(150_018, true);
+        let two_phase = start_replication("s", Lsn(1), "p", protocol, true);
         assert!(two_phase.contains("proto_version '3'"));
+        let newer = start_replication("s", Lsn(1), "p", protocol_version(160_000, false), false);
+        assert!(newer.contains("proto_version '4'") && newer.contains("streaming 'parallel'"));
         assert!(two_phase.ends_with(", two_phase 'true')"));
     }
 }

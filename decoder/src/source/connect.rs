@@ -11,7 +11,7 @@ use storage_format::catalog::ServerParameters;
 use super::checks::{
     Facts, LogEnd, PublicationFacts, SlotFacts, check, check_cluster, check_timeline,
 };
-use super::command::{literal, start_replication};
+use super::command::{literal, protocol_version, start_replication};
 use super::error::SourceError;
 use super::options::replication_options;
 
@@ -99,7 +99,9 @@ impl Source {
         let source = &config.source;
         let slot = self.facts.slot.as_ref();
         let two_phase = slot.is_some_and(|slot| slot.two_phase);
-        let command = start_replication(&source.slot, from, &source.publication, two_phase);
+        let protocol = protocol_version(self.facts.version_num, two_phase);
+        let command =
+            start_replication(&source.slot, from, &source.publication, protocol, two_phase);
         let started = self.connection.start_copy_both(&command).await;
         started.map_err(|error| match error.code() {
             Some("55006") => SourceError::SlotActive {

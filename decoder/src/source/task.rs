@@ -195,7 +195,7 @@ fn note(state: &DecoderState, source: &Source) {
         status.server_version.clone_from(&facts.version);
         status.server_version_num = facts.version_num;
         let two_phase = facts.slot.as_ref().is_some_and(|slot| slot.two_phase);
-        status.protocol_version = super::command::protocol_version(two_phase);
+        status.protocol_version = super::command::protocol_version(facts.version_num, two_phase);
     });
 }
 

@@ -14,6 +14,8 @@ use crate::selection::{OidMap, Shape};
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     relations: OidMap<Given>,
+    /// Those that were described since [`Descriptions::clear_fresh`].
+    fresh: Vec<Oid>,
 }
 
 /// What is known where the stream is: each streamed transaction describes what it needs for itself.
@@ -41,10 +43,49 @@ impl Descriptions {
     pub(super) fn leave_stream(&mut self) -> bool {
         let stream = self.stream.take();
         let left = stream.is_some();
-        self.connection
-            .relations
-            .extend(stream.unwrap_or_default().relations);
+        let stream = stream.unwrap_or_default();
+        self.connection.relations.extend(stream.relations);
+        self.connection.fresh.extend(stream.fresh);
         left
+    }
+
+    /// What a transaction has described that was sent before its end, in a place of its own: it ends.
+    pub(super) fn absorb(&mut self, early: Self) {
+        let stream = early.stream.unwrap_or_default();
+        self.connection.relations.extend(stream.relations);
+    }
+
+    /// From here on it counts what is described.
+    pub(super) fn clear_fresh(&mut self) {
+        self.now().fresh.clear();
+    }
+
+    /// How the relations were described that were described since [`Self::clear_fresh`] or this.
+    pub(super) fn take_fresh(&mut self) -> Vec<(Oid, Given)> {
+        let now = self.now();
+        let mut fresh = std::mem::take(&mut now.fresh);
+        fresh.sort_unstable();
+        fresh.dedup();
+        let given = fresh
+            .into_iter()
+            .filter_map(|oid| Some((oid, now.relations.get(&oid)?.clone())));
+        given.collect()
+    }
+
+    /// What was described in another way elsewhere is to be described here anew.
+    pub(super) fn forget_others(&mut self, elsewhere: &[(Oid, Given)]) {
+        for (oid, given) in elsewhere {
+            let places = [Some(&mut self.connection), self.stream.as_mut()];
+            for place in places.into_iter().flatten() {
+                if place
+                    .relations
+                    .get(oid)
+                    .is_some_and(|here| !here.is_same(given))
+                {
+                    place.relations.remove(oid);
+                }
+            }
+        }
     }
 
     /// The relation is described anew before its next change, whether or not it is another description.
@@ -56,8 +97,9 @@ impl Descriptions {
     }
 }
 
-#[derive(Debug)]
-struct Given {
+/// How a relation was described.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
     /// Unless it was described in another way.
     schema: Option<Arc<RelationSchema>>,
     shape: Option<Arc<Shape>>,
@@ -121,11 +163,24 @@ impl Announced {
             given.schema = Some(Arc::clone(schema));
         }
         self.relations.insert(oid, given);
+        self.fresh.push(oid);
         Some(messages)
     }
 }
 
 impl Given {
+    fn is_same(&self, other: &Self) -> bool {
+        let shapes = match (
+            described(self.shape.as_ref()),
+            described(other.shape.as_ref()),
+        ) {
+            (None, None) => self.schema == other.schema,
+            (Some(one), Some(two)) => one.descriptions == two.descriptions,
+            _ => false,
+        };
+        shapes && self.types == other.types
+    }
+
     fn is_current(&mut self, oid: Oid, catalog: &Catalog) -> bool {
         let (Some(known), Some(schema)) = (&self.schema, catalog.relation(oid)) else {
             return false;

@@ -49,7 +49,8 @@ impl Emitter {
             self.own = None;
         }
         self.judge_by_current();
-        self.older = header.flags.contains(BlockFlags::OLDER);
+        // Of what has not ended nobody has looked whether it is older.
+        self.older = self.is_early || header.flags.contains(BlockFlags::OLDER);
         self.by_position = self.older || self.own.is_some();
         if !self.by_position {
             return;

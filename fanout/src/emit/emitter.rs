@@ -1,19 +1,22 @@
 //! The state of one subscriber's way through the log.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pg_proto::{Lsn, Oid};
+use pg_proto::{Lsn, Oid, Xid};
 use storage_format::block::{Block, BlockFlags, BlockHeader, BlockKind};
 use storage_format::catalog::Catalog;
 use storage_format::record::{PreparedRecord, RecordKind};
 
 use super::announced::{Announced, Descriptions};
 use super::definition::OwnDefinition;
+use super::early::EarlyTransaction;
 use super::family::{Family, Sent};
 use super::plan::Plan;
 use super::rewrite::{Rewriter, RowError};
+use super::suspend::Suspended;
 use super::transaction::Transaction;
-use super::walk::{Suspended, Walk};
+use super::walk::Walk;
 use super::{EmitOptions, MissingPublication, Output};
 use crate::error::StreamError;
 use crate::filter::{Asks, Judge, Verdicts};
@@ -46,6 +49,8 @@ pub(crate) enum Outcome {
     End(Step),
     /// It does not before PostgreSQL has judged these rows: then [`Emitter::resume`].
     Ask(Asks),
+    /// It does not before the staged file of this transaction is read to its end: then [`Emitter::resume`].
+    Unfinished(Xid),
 }
 
 /// What holds for one relation of the block at hand.
@@ -117,8 +122,12 @@ pub(crate) struct Emitter {
     pub(super) plan: Plan,
     /// Those who asked for the same.
     family: Option<Arc<Family>>,
+    /// What it goes through is the staging of a transaction that has not ended.
+    pub(super) is_early: bool,
+    /// Transactions that are being sent before their end.
+    pub(super) early: BTreeMap<Xid, Box<EarlyTransaction>>,
     position: Lsn,
-    warned: Vec<String>,
+    pub(super) warned: Vec<String>,
     /// For tests, to compare: no block is handed on whole.
     walk_always: bool,
 }
@@ -150,6 +159,8 @@ impl Emitter {
             suspended: None,
             plan: Plan::default(),
             family: None,
+            is_early: false,
+            early: BTreeMap::new(),
             position,
             warned: Vec::new(),
             walk_always: false,
@@ -206,6 +217,7 @@ impl Emitter {
             return Ok(Outcome::On(self.step()));
         }
         self.enter(header)?;
+        self.announced.clear_fresh();
         self.enter_definitions(block);
         self.open_lanes(block.relations());
         if self.passes_whole(block) && !self.walk_always {
@@ -258,6 +270,10 @@ impl Emitter {
         let Some(suspended) = self.suspended.take() else {
             return Err(self.broken("a walk is resumed that was not suspended"));
         };
+        // What was described meanwhile, in a transaction that has not ended.
+        if !self.early.is_empty() {
+            self.refresh_lanes();
+        }
         self.judge.verdicts = verdicts;
         let outcome = Walk::resume(self, block, out, suspended).run();
         self.leave(block, outcome, out)
@@ -305,6 +321,9 @@ impl Emitter {
         // What precedes an error is sent.
         out.end_block(block);
         self.judge.end_block();
+        if !self.early.is_empty() {
+            self.tell_early();
+        }
         let outcome = outcome?;
         if let Outcome::On(_) = outcome {
             // What comes next is looked at under them.
@@ -343,7 +362,7 @@ impl Emitter {
         let inside = continues && open_end && header.first_commit_lsn == header.last_commit_lsn;
         let has_origin = header.flags.contains(BlockFlags::HAS_ORIGIN);
         match &self.transaction {
-            Transaction::Skipped if inside => return false,
+            Transaction::Skipped | Transaction::Early(..) if inside => return false,
             Transaction::Decided(_) if inside => {
                 return has_origin && self.options.local_origin_only;
             }
@@ -354,10 +373,10 @@ impl Emitter {
         let has_commit = continues
             && matches!(
                 self.transaction,
-                Transaction::Sent { .. } | Transaction::Decided(_)
+                Transaction::Sent { .. } | Transaction::Decided(_) | Transaction::Early(..)
             );
-        let decides =
-            header.flags.contains(BlockFlags::ENDS_PREPARED) && self.options.two_phase_at.is_some();
+        let decides = header.flags.contains(BlockFlags::ENDS_PREPARED)
+            && (self.options.two_phase_at.is_some() || !self.early.is_empty());
         let streamed = self.options.streaming && header.flags.contains(BlockFlags::HAS_STREAMED);
         if !inside && (has_commit || open_end || decides || streamed) {
             return true;
@@ -428,33 +447,6 @@ impl Emitter {
             }
         }
         step
-    }
-
-    /// Brings the transaction at hand in line with where the block begins. What was not needed may have been left
-    /// out in between, but never a block with the COMMIT of a transaction that was sent in part.
-    fn enter(&mut self, header: &BlockHeader) -> Result<(), StreamError> {
-        let continues = header.flags.contains(BlockFlags::CONTINUES);
-        if continues {
-            self.commit_lsn = header.first_commit_lsn;
-        }
-        match (&self.transaction, continues) {
-            (Transaction::None, false) => {}
-            (Transaction::None, true) if header.first_commit_lsn < self.options.start => {
-                self.transaction = Transaction::Skipped;
-            }
-            (Transaction::None, true) => {
-                return Err(self.broken("a block goes on with a transaction that did not begin"));
-            }
-            (Transaction::Skipped | Transaction::Waiting(_), false) => {
-                self.transaction = Transaction::None;
-            }
-            (Transaction::Skipped | Transaction::Waiting(_) | Transaction::Decided(_), true) => {}
-            (Transaction::Sent { commit_lsn }, true) if *commit_lsn == header.first_commit_lsn => {}
-            (Transaction::Sent { .. } | Transaction::Decided(_), _) => {
-                return Err(self.broken("a transaction ends without its COMMIT"));
-            }
-        }
-        Ok(())
     }
 
     pub(super) const fn broken(&self, what: &'static str) -> StreamError {

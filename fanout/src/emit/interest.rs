@@ -34,8 +34,9 @@ impl Emitter {
             (self.options.streaming, BlockFlags::HAS_STREAMED),
             // A prepared transaction is sent even if it is empty.
             (self.options.two_phase_at.is_some(), BlockFlags::PREPARED),
+            // What was sent before its end may be rolled back.
             (
-                self.options.two_phase_at.is_some(),
+                self.options.two_phase_at.is_some() || self.options.streaming,
                 BlockFlags::ENDS_PREPARED,
             ),
         ];

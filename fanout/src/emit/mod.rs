@@ -13,6 +13,7 @@
 mod announced;
 mod binary;
 mod definition;
+mod early;
 mod emitter;
 mod family;
 mod frames;
@@ -21,6 +22,7 @@ mod output;
 mod plan;
 mod prepared;
 mod rewrite;
+mod suspend;
 #[cfg(test)]
 mod tests;
 mod transaction;

@@ -1,6 +1,8 @@
 //! What a sink implements to be handed the changes.
 
 use bytes::Bytes;
+use pg_proto::pgoutput::StreamAbort;
+use pg_proto::{PgTimestamp, Xid};
 use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
 use storage_format::record::RecordKind;
 
@@ -52,6 +54,13 @@ pub trait Output {
     }
     /// What another output has taken of the block.
     fn give(&mut self, _frames: &[Bytes]) {}
+    /// What comes next, up to [`Self::leave_piece`], is a piece of a transaction that has not ended; `begun`: not the first
+    /// one.
+    fn enter_piece(&mut self, _top: Xid, _begun: bool) {}
+    /// That was all of the piece.
+    fn leave_piece(&mut self) {}
+    /// A transaction of which pieces were sent is rolled back, or a subtransaction of it.
+    fn stream_abort(&mut self, _abort: &StreamAbort, _send_time: PgTimestamp) {}
 }
 
 impl Output for Frames {

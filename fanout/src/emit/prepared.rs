@@ -9,7 +9,9 @@
 use pg_proto::pgoutput::{CommitPrepared, Message};
 use storage_format::block::Entry;
 use storage_format::record::{PreparedRecord, RecordKind};
+use storage_format::staging::{Rollback, StagedEnd};
 
+use super::early::InLog;
 use super::transaction::{Opening, Transaction};
 use super::walk::{Next, Walk};
 use super::{Made, Output, wire};
@@ -28,9 +30,23 @@ impl<O: Output> Walk<'_, O> {
         }
         let since = options.two_phase_at.filter(|at| prepare_lsn >= *at);
         let streamed = options.streaming && entry.xid != 0;
-        let options_start = options.start;
+        let sends = since.is_some() && prepare_lsn >= options.start;
         self.emitter.begin_at(prepare_lsn);
-        self.emitter.transaction = if prepare_lsn < options_start || since.is_none() {
+        if streamed && sends && !self.emitter.early.is_empty() {
+            // It may have to be given up here.
+            self.out.end_block(self.block);
+            let ends = |end| end == StagedEnd::Prepared(prepare_lsn);
+            match self.emitter.early_in_log(begin.xid, ends, self.out) {
+                InLog::Unsent => {}
+                InLog::Unfinished => return Ok(Next::Unfinished(begin.xid)),
+                InLog::Sent(early) => {
+                    self.emitter.transaction = Transaction::Early(begin.xid, early);
+                    return Ok(Next::On);
+                }
+            }
+        }
+        let start = self.emitter.options.start;
+        self.emitter.transaction = if prepare_lsn < start || since.is_none() {
             Transaction::Skipped
         } else {
             Transaction::Waiting(Opening::of_prepared(prepare_lsn, *entry))
@@ -43,10 +59,18 @@ impl<O: Output> Walk<'_, O> {
     }
 
     pub(super) fn prepare(&mut self, entry: &Entry) {
-        if let Transaction::Sent { .. } = self.emitter.transaction {
-            self.out.entry(self.block, entry, 0);
+        match std::mem::replace(&mut self.emitter.transaction, Transaction::None) {
+            Transaction::Sent { .. } => self.out.entry(self.block, entry, 0),
+            Transaction::Early(xid, early) => {
+                self.out.enter_piece(xid, true);
+                self.out.entry(self.block, entry, 0);
+                self.out.end_block(self.block);
+                self.out.leave_piece();
+                self.emitter.early_done(*early);
+                self.emitter.refresh_lanes();
+            }
+            _ => {}
         }
-        self.emitter.transaction = Transaction::None;
         self.emitter.leave_stream();
     }
 
@@ -56,11 +80,19 @@ impl<O: Output> Walk<'_, O> {
             return Ok(());
         };
         let position = self.emitter.position();
-        let Transaction::Waiting(opening) = &mut self.emitter.transaction else {
+        if !matches!(
+            self.emitter.transaction,
+            Transaction::Waiting(_) | Transaction::Early(..)
+        ) {
             return Ok(());
-        };
+        }
         let record = PreparedRecord::decode(self.block.payload(entry))
             .map_err(|source| StreamError::Unreadable { position, source })?;
+        let Transaction::Waiting(opening) = &mut self.emitter.transaction else {
+            // Sent before its end, and prepared before this subscriber was one of two-phase commit.
+            self.emitter.prepared = Some(Box::new(record));
+            return Ok(());
+        };
         if record.at_prepare && record.prepare_lsn >= since {
             self.emitter.transaction = Transaction::Decided(Box::new(record));
         } else {
@@ -97,6 +129,14 @@ impl<O: Output> Walk<'_, O> {
             let what = "a ROLLBACK PREPARED record without its message";
             return Err(self.emitter.broken(what));
         };
+        let at = Rollback {
+            lsn: rollback.rollback_end_lsn,
+            time: rollback.rollback_time,
+        };
+        if !self.emitter.early.is_empty() {
+            self.out.end_block(self.block);
+            self.emitter.early_given_up(rollback.xid, at, self.out);
+        }
         let options = &self.emitter.options;
         let end_lsn = rollback.rollback_end_lsn;
         if options.end.is_some_and(|end| end_lsn > end) {

@@ -1,10 +1,11 @@
 //! How far the transaction at hand has been sent.
 
 use bytes::Bytes;
-use pg_proto::Lsn;
+use pg_proto::{Lsn, Xid};
 use storage_format::block::{Block, Entry};
 use storage_format::record::{PreparedRecord, RecordKind};
 
+use super::early::EarlyTransaction;
 use super::{Made, Output, wire};
 
 /// How far the transaction at hand has been sent.
@@ -23,12 +24,14 @@ pub(super) enum Transaction {
     },
     /// It was sent when it was prepared: of its commit only that it happened is sent.
     Decided(Box<PreparedRecord>),
+    /// It was sent before it ended: only its end is sent.
+    Early(Xid, Box<EarlyTransaction>),
 }
 
 impl Transaction {
     /// Whether none of its changes is looked at.
     pub(super) const fn is_over(&self) -> bool {
-        matches!(self, Self::Skipped | Self::Decided(_))
+        matches!(self, Self::Skipped | Self::Decided(_) | Self::Early(..))
     }
 }
 
@@ -74,6 +77,18 @@ impl Opening {
         opening.kind = RecordKind::BeginPrepare;
         opening.eager = true;
         opening
+    }
+
+    /// One whose end is not known waits for an ORIGIN, if there is one. `begin`: the frame of a BEGIN.
+    pub(super) const fn of_early(begin: Bytes) -> Self {
+        Self {
+            commit_lsn: Lsn::INVALID,
+            kind: RecordKind::Begin,
+            eager: true,
+            prepared: None,
+            begin: Waiting::Kept(begin),
+            origin: None,
+        }
     }
 
     /// It is sent even if nothing follows.

@@ -1,17 +1,17 @@
 //! A block, record by record.
 
 use pg_proto::pgoutput::{self, Framing, Message};
-use pg_proto::{Lsn, Oid};
+use pg_proto::{Lsn, Oid, Xid};
 use storage_format::block::{Block, BlockFlags, Entry};
 use storage_format::record::RecordKind;
+use storage_format::staging::StagedEnd;
 
-use super::definition::is_change;
+use super::early::InLog;
 use super::emitter::{Emitter, Outcome, Step};
 use super::rewrite::Fate;
 use super::transaction::{Opening, Transaction};
 use super::{Made, Output, truncate, wire};
 use crate::error::StreamError;
-use crate::filter::Asks;
 use crate::selection::Actions;
 
 /// A walk through one block.
@@ -22,16 +22,8 @@ pub(super) struct Walk<'a, O> {
     /// Number of the next event in its transaction.
     pub(super) ordinal: u64,
     /// Number of the record at hand in its block.
-    place: usize,
+    pub(super) place: usize,
     pub(super) step: Step,
-}
-
-/// Where a walk stopped for PostgreSQL to judge rows.
-#[derive(Debug)]
-pub(super) struct Suspended {
-    place: usize,
-    ordinal: u64,
-    step: Step,
 }
 
 /// Whether the walk goes on.
@@ -40,6 +32,8 @@ pub(super) enum Next {
     End,
     /// This record can't be judged yet.
     Ask,
+    /// This transaction's staged file must be read to its end before.
+    Unfinished(Xid),
 }
 
 impl<'a, O: Output> Walk<'a, O> {
@@ -55,28 +49,6 @@ impl<'a, O: Output> Walk<'a, O> {
         }
     }
 
-    /// Goes on where a walk through the same block stopped.
-    pub(super) fn resume(
-        emitter: &'a mut Emitter,
-        block: &'a Block,
-        out: &'a mut O,
-        suspended: Suspended,
-    ) -> Self {
-        let Suspended {
-            place,
-            ordinal,
-            step,
-        } = suspended;
-        Self {
-            emitter,
-            block,
-            out,
-            ordinal,
-            place,
-            step,
-        }
-    }
-
     pub(super) fn run(mut self) -> Result<Outcome, StreamError> {
         let block = self.block;
         for (place, entry) in block.entries().enumerate().skip(self.place) {
@@ -85,6 +57,7 @@ impl<'a, O: Output> Walk<'a, O> {
                 Next::On => {}
                 Next::End => return Ok(Outcome::End(self.step)),
                 Next::Ask => return self.suspend(),
+                Next::Unfinished(xid) => return Ok(self.stop_before(xid)),
             }
         }
         self.end()
@@ -106,6 +79,7 @@ impl<'a, O: Output> Walk<'a, O> {
                 Next::On => {}
                 Next::End => return Ok(Outcome::End(self.step)),
                 Next::Ask => return self.suspend(),
+                Next::Unfinished(xid) => return Ok(self.stop_before(xid)),
             }
         }
         self.emitter.plan = plan;
@@ -149,7 +123,7 @@ impl<'a, O: Output> Walk<'a, O> {
             RecordKind::Publications => {
                 let payload = self.block.payload(entry);
                 self.emitter.state_own_definition(payload)?;
-                let counts = self.block.header().flags.apply(kind);
+                let counts = self.block.header().flags.apply(kind) && !self.emitter.is_early;
                 if counts && self.emitter.apply(kind, payload)? {
                     self.warn();
                 }
@@ -187,6 +161,27 @@ impl<'a, O: Output> Walk<'a, O> {
         let streamed = options.streaming && entry.xid != 0;
         let start = options.start;
         self.emitter.begin_at(commit_lsn);
+        let early = if streamed && !self.emitter.early.is_empty() {
+            // It may have to be given up here.
+            self.out.end_block(self.block);
+            let wanted = commit_lsn >= start;
+            let ends = |end| match end {
+                StagedEnd::Committed(lsn) => wanted && lsn == commit_lsn,
+                StagedEnd::Prepared(lsn) => wanted && lsn < commit_lsn,
+                StagedEnd::RolledBack(_) => false,
+            };
+            self.emitter.early_in_log(begin.xid, ends, self.out)
+        } else {
+            InLog::Unsent
+        };
+        match early {
+            InLog::Unsent => {}
+            InLog::Unfinished => return Ok(Next::Unfinished(begin.xid)),
+            InLog::Sent(early) => {
+                self.emitter.transaction = Transaction::Early(begin.xid, early);
+                return Ok(Next::On);
+            }
+        }
         self.emitter.transaction = if commit_lsn < start {
             Transaction::Skipped
         } else {
@@ -211,6 +206,9 @@ impl<'a, O: Output> Walk<'a, O> {
     }
 
     fn origin(&mut self, entry: &Entry) {
+        if let Transaction::Early(..) = self.emitter.transaction {
+            return;
+        }
         if self.emitter.options.local_origin_only {
             self.emitter.transaction = Transaction::Skipped;
         } else if let Transaction::Waiting(opening) = &mut self.emitter.transaction {
@@ -229,6 +227,18 @@ impl<'a, O: Output> Walk<'a, O> {
             }
             Transaction::Decided(record) => {
                 self.commit_prepared(entry, &record);
+                self.step.commits += 1;
+            }
+            Transaction::Early(xid, early) => {
+                self.out.enter_piece(xid, true);
+                match self.emitter.prepared.take() {
+                    Some(record) => self.prepare_and_commit(entry, &record),
+                    None => self.out.entry(self.block, entry, 0),
+                }
+                self.out.end_block(self.block);
+                self.out.leave_piece();
+                self.emitter.early_done(*early);
+                self.emitter.refresh_lanes();
                 self.step.commits += 1;
             }
             Transaction::None | Transaction::Skipped | Transaction::Waiting(_) => {}
@@ -299,44 +309,6 @@ impl<'a, O: Output> Walk<'a, O> {
             return Ok(());
         }
         self.announce(oid, entry)
-    }
-
-    /// Stops before the record at hand. It and what follows it is to be judged together, up to where other filters may
-    /// be in force.
-    fn suspend(self) -> Result<Outcome, StreamError> {
-        let mut asks = Asks::default();
-        let place = self.place;
-        for (place, entry) in self.block.entries().enumerate().skip(place) {
-            let kind = match entry.kind() {
-                Some(RecordKind::Publications | RecordKind::Relation) => break,
-                Some(kind) => kind,
-                None => continue,
-            };
-            let by_position = self.emitter.by_position && is_change(Some(kind));
-            if by_position && !self.emitter.is_judged_alike(self.block.start_lsn(&entry)) {
-                break;
-            }
-            let lane = self.emitter.lanes.get(usize::from(entry.relation));
-            let lane = lane.filter(|lane| lane.passes.intersects(Actions::of(kind)));
-            let filters = lane
-                .filter(|_| Actions::ROWS.intersects(Actions::of(kind)))
-                .and_then(|lane| lane.shape.as_ref()?.filters.clone());
-            if let Some(filters) = filters {
-                let frame = self.block.frame(&entry);
-                let place = u32::try_from(place).unwrap_or(u32::MAX);
-                let asked = self.emitter.rewriter.ask(frame, &filters, place, &mut asks);
-                asked.map_err(|error| self.emitter.row_error(error))?;
-            }
-            if asks.is_full() {
-                break;
-            }
-        }
-        self.emitter.suspended = Some(Suspended {
-            place,
-            ordinal: self.ordinal,
-            step: self.step,
-        });
-        Ok(Outcome::Ask(asks))
     }
 
     /// Sends a TRUNCATE of those relations that pass, if there are any.

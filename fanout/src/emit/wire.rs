@@ -1,8 +1,8 @@
 //! Frames that the emitter makes itself.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use pg_proto::pgoutput::{Message, Truncate, encode, tag};
-use pg_proto::{Lsn, Oid};
+use pg_proto::pgoutput::{Begin, Message, Truncate, encode, tag};
+use pg_proto::{Lsn, Oid, PgTimestamp, Xid};
 use storage_format::block::FRAME_HEAD_LEN;
 use storage_format::record::PreparedRecord;
 
@@ -55,6 +55,24 @@ pub(super) fn begin_prepare(begin: &[u8], record: &PreparedRecord) -> Bytes {
     encode(&Message::BeginPrepare(record.begin_prepare()), &mut payload);
     let positions = begin.get(POSITIONS_OFFSET..SEND_TIME_OFFSET);
     frame(positions.unwrap_or(&[0; 16]), begin, &payload)
+}
+
+/// A BEGIN in place of the first STREAM START, of a transaction whose end is not known.
+pub(super) fn early_begin(xid: Xid, start: Lsn, send_time: PgTimestamp) -> Bytes {
+    let begin = Begin {
+        // Nobody sees it, but zero is not allowed.
+        final_lsn: Lsn(u64::MAX),
+        commit_time: PgTimestamp(0),
+        xid,
+    };
+    let mut payload = Vec::new();
+    encode(&Message::Begin(begin), &mut payload);
+    let mut near = [0; FRAME_HEAD_LEN];
+    if let Some(place) = near.get_mut(SEND_TIME_OFFSET..) {
+        place.copy_from_slice(&send_time.0.to_be_bytes());
+    }
+    let start = start.0.to_be_bytes();
+    frame([start, start].as_flattened(), &near, &payload)
 }
 
 /// A message at `start`, with the send time of the frame `near`.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
+use super::staged::StagedFiles;
 use super::{HeadTeller, HeadTold};
 use crate::positions::Positions;
 
@@ -26,13 +27,23 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct HeadWatcher {
     positions: Positions,
     head: HeadTeller,
+    staged: StagedFiles,
 }
 
 impl HeadWatcher {
     /// A watcher, and where it tells the head.
-    pub(crate) fn new(log: Arc<Log>, positions: Positions) -> (Self, HeadTold) {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        positions: Positions,
+        staged: StagedFiles,
+    ) -> (Self, HeadTold) {
         let (head, told) = HeadTeller::new(log);
-        (Self { positions, head }, told)
+        let watcher = Self {
+            positions,
+            head,
+            staged,
+        };
+        (watcher, told)
     }
 
     /// Watches until `shutdown` is cancelled. Then everybody who waits at the head is told so.
@@ -109,6 +120,8 @@ impl HeadWatcher {
 
     /// True if the head has moved.
     fn look(&self) -> bool {
+        // First: what came on the source's stream before the head's last commit is sent before it.
+        self.staged.look();
         self.head.look()
     }
 }

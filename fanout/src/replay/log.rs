@@ -8,6 +8,8 @@ use storage_format::catalog::Catalog;
 use storage_format::log::{Cursor, Kept, Log, SeekError};
 
 use super::catalog::HeadCatalog;
+use super::early::EarlyReader;
+use super::staged::{EarlyCounts, StagedFiles};
 use super::{HeadTold, Stream};
 use crate::emit::{EmitOptions, Emitter, Families};
 use crate::error::StreamError;
@@ -43,6 +45,7 @@ pub struct Replay {
     catalog: Arc<HeadCatalog>,
     filters: Filters,
     families: Families,
+    staged: StagedFiles,
 }
 
 impl Replay {
@@ -51,6 +54,7 @@ impl Replay {
     pub fn new(log: Arc<Log>, head: HeadTold) -> Self {
         let catalog = Arc::new(HeadCatalog::new(Arc::clone(&log)));
         Self {
+            staged: StagedFiles::new(Arc::clone(&log)),
             log,
             head,
             catalog,
@@ -64,6 +68,18 @@ impl Replay {
     pub fn with_filters(mut self, filters: Filters) -> Self {
         self.filters = filters;
         self
+    }
+
+    /// Transactions that have not ended are looked at by these.
+    pub(crate) fn with_staged(mut self, staged: StagedFiles) -> Self {
+        self.staged = staged;
+        self
+    }
+
+    /// What is sent before its transaction ended.
+    #[must_use]
+    pub fn early_counts(&self) -> EarlyCounts {
+        self.staged.counts()
     }
 
     /// What row filters are evaluated by.
@@ -93,8 +109,11 @@ impl Replay {
         let filters = self.filters.clone();
         let family = self.families.join(&selection, &emit);
         let selection = Selection::new(selection, &catalog).with_filters(filters.clone());
+        let early = emit.streaming.then(|| self.staged.clone());
+        let early = early.map(|files| EarlyReader::new(files, self.head.lsn.clone()));
         let emitter = Emitter::new(emit, selection, catalog, cursor.position()).with_family(family);
-        Ok(Stream::new(cursor, emitter, self.head.take_seat(), filters))
+        let stream = Stream::new(cursor, emitter, self.head.take_seat(), filters);
+        Ok(stream.with_early(early))
     }
 
     /// Those of the names that are no publication as of the log's head. When there are any, let the decoder look:

@@ -34,8 +34,10 @@
 //! deleted behind the reader meanwhile. What can't be handed over is an error, never a gap.
 
 mod catalog;
+mod early;
 mod head;
 mod log;
+mod staged;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,8 @@ mod waiters;
 
 pub(crate) use head::HeadWatcher;
 pub use log::{Ahead, Replay, StreamOptions};
+pub use staged::EarlyCounts;
+pub(crate) use staged::StagedFiles;
 pub use stream::{Advance, Stream};
 
 pub use waiters::{HeadTeller, HeadTold};

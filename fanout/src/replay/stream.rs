@@ -1,14 +1,17 @@
 //! A subscriber's way through the log.
 
-use pg_proto::Lsn;
+use std::sync::Arc;
+
+use pg_proto::{Lsn, Xid};
 use storage_format::block::Block;
 use storage_format::log::{Cursor, Step as CursorStep};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::early::{EarlyReader, EarlyStep, Here};
 use super::waiters::Seat;
 use crate::emit::{Emitter, Outcome, Output, Step};
 use crate::error::StreamError;
-use crate::filter::{EvaluateError, Filters, Verdicts};
+use crate::filter::{Asks, EvaluateError, Filters, Verdicts};
 
 /// Most blocks that are skipped in one step, so that one subscriber of little does not keep a thread for long.
 const SKIPPED_MAX: usize = 256;
@@ -35,12 +38,18 @@ pub struct Stream {
     ended: bool,
     filters: Filters,
     asked: Option<Asked>,
+    /// Transactions that have not ended, if they are wanted.
+    early: Option<EarlyReader>,
+    /// The log has come to the end of this transaction, which is in the block, and not all of it was handed over.
+    unfinished: Option<(Xid, Block)>,
 }
 
 /// A block in which rows are being judged by PostgreSQL.
 #[derive(Debug)]
 struct Asked {
     block: Block,
+    /// The block is a staged one of this transaction.
+    early: Option<Xid>,
     answer: Answer,
 }
 
@@ -64,13 +73,23 @@ impl Stream {
             ended: false,
             filters,
             asked: None,
+            early: None,
+            unfinished: None,
         }
+    }
+
+    /// Transactions are handed over before they end, from what this reads.
+    pub(super) fn with_early(self, early: Option<EarlyReader>) -> Self {
+        Self { early, ..self }
     }
 
     /// Hands the next block's changes to `out`, if there is one. Never waits; works on one block at most.
     pub fn advance(&mut self, out: &mut impl Output) -> Result<Advance, StreamError> {
         if let Some(asked) = self.asked.take() {
             return self.answered(asked, out);
+        }
+        if let Some((xid, block)) = self.unfinished.take() {
+            return self.finish(xid, block, out);
         }
         if self.ended || self.emitter.ended() {
             return Ok(Advance::End);
@@ -79,6 +98,11 @@ impl Stream {
             // Nothing up to there concerns this stream, or it would have been rung.
             self.cursor.go_on_from(&spot);
         }
+        if let Some(moved) = self.step_early(out)? {
+            // What concerns it may be another now.
+            self.seat.disarm();
+            return Ok(moved);
+        }
         let mut advance = self.step(out)?;
         if advance == Advance::AtHead {
             // What comes between looking at the log and waiting must wake this stream: first ask to be rung, then look
@@ -86,10 +110,61 @@ impl Stream {
             self.seat.arm(&mut self.emitter);
             advance = self.step(out)?;
         }
+        if advance == Advance::AtHead
+            && let Some(moved) = self.step_early(out)?
+        {
+            // The log has come to where a piece is due.
+            advance = moved;
+        }
         if advance != Advance::AtHead {
             self.seat.disarm();
         }
         Ok(advance)
+    }
+
+    /// Hands over what is due of transactions that have not ended.
+    fn step_early(&mut self, out: &mut impl Output) -> Result<Option<Advance>, StreamError> {
+        let Some(early) = &mut self.early else {
+            return Ok(None);
+        };
+        if !self.emitter.takes_pieces() {
+            return Ok(None);
+        }
+        let step = early.step(here(&self.cursor), &mut self.emitter, out)?;
+        Ok(self.came_to_early(step))
+    }
+
+    /// Hands over what is left of a transaction to whose end the log has come, then goes on there.
+    fn finish(
+        &mut self,
+        xid: Xid,
+        block: Block,
+        out: &mut impl Output,
+    ) -> Result<Advance, StreamError> {
+        if let Some(early) = self
+            .early
+            .as_mut()
+            .filter(|_| self.emitter.early_is_open(xid))
+        {
+            let step = early.drain(xid, here(&self.cursor), &mut self.emitter, out)?;
+            self.unfinished = Some((xid, block));
+            let moved = self.came_to_early(step);
+            return Ok(moved.unwrap_or_else(|| self.moved(Step::default())));
+        }
+        let outcome = self.emitter.resume(&block, Verdicts::default(), out)?;
+        Ok(self.came_to(outcome, block))
+    }
+
+    fn came_to_early(&mut self, step: EarlyStep) -> Option<Advance> {
+        match step {
+            EarlyStep::Nothing => None,
+            EarlyStep::Moved(Outcome::Ask(asks), Some((xid, block))) => {
+                Some(self.ask(asks, Block::clone(&block), Some(xid)))
+            }
+            EarlyStep::Moved(Outcome::On(step), _) => Some(self.moved(step)),
+            // No piece of a transaction is the end of what was asked for.
+            EarlyStep::Moved(..) => Some(self.moved(Step::default())),
+        }
     }
 
     /// Whether PostgreSQL is judging rows of the block at hand.
@@ -107,7 +182,14 @@ impl Stream {
             }
             return Ok(());
         }
-        match self.seat.woken().await {
+        let woken = match &mut self.early {
+            None => self.seat.woken().await,
+            Some(early) => tokio::select! {
+                woken = self.seat.woken() => woken,
+                () = early.changed() => true,
+            },
+        };
+        match woken {
             true => Ok(()),
             false => Err(StreamError::ShuttingDown),
         }
@@ -157,13 +239,27 @@ impl Stream {
 
     /// Goes on in a block when its rows are judged.
     fn answered(&mut self, asked: Asked, out: &mut impl Output) -> Result<Advance, StreamError> {
-        let Asked { block, answer } = asked;
-        match answer {
-            Answer::Coming(_) => {
-                self.asked = Some(Asked { block, answer });
+        let Asked {
+            block,
+            early,
+            answer,
+        } = asked;
+        match (answer, early) {
+            (answer @ Answer::Coming(_), _) => {
+                self.asked = Some(Asked {
+                    block,
+                    early,
+                    answer,
+                });
                 Ok(Advance::Asking)
             }
-            Answer::There(verdicts) => {
+            (Answer::There(verdicts), Some(xid)) => {
+                let outcome = self.emitter.early_resume(xid, &block, verdicts?, out)?;
+                let step = EarlyStep::Moved(outcome, Some((xid, Arc::new(block))));
+                let moved = self.came_to_early(step);
+                Ok(moved.unwrap_or_else(|| self.moved(Step::default())))
+            }
+            (Answer::There(verdicts), None) => {
                 let outcome = self.emitter.resume(&block, verdicts?, out)?;
                 Ok(self.came_to(outcome, block))
             }
@@ -177,20 +273,36 @@ impl Stream {
                 self.ended = true;
                 self.moved(step)
             }
-            Outcome::Ask(asks) => {
-                let filters = self.filters.clone();
-                // A task of its own: a reader that looks after its socket meanwhile must not begin anew each time.
-                let task = tokio::spawn(async move { filters.resolve(&asks).await });
-                self.asked = Some(Asked {
-                    block: block.borrow().clone(),
-                    answer: Answer::Coming(AbortOnDropHandle::new(task)),
-                });
-                Advance::Asking
+            Outcome::Ask(asks) => self.ask(asks, block.borrow().clone(), None),
+            Outcome::Unfinished(xid) => {
+                self.unfinished = Some((xid, block.borrow().clone()));
+                self.moved(Step::default())
             }
         }
     }
 
+    fn ask(&mut self, asks: Asks, block: Block, early: Option<Xid>) -> Advance {
+        let filters = self.filters.clone();
+        // A task of its own: a reader that looks after its socket meanwhile must not begin anew each time.
+        let task = tokio::spawn(async move { filters.resolve(&asks).await });
+        self.asked = Some(Asked {
+            block,
+            early,
+            answer: Answer::Coming(AbortOnDropHandle::new(task)),
+        });
+        Advance::Asking
+    }
+
     const fn moved(&self, step: Step) -> Advance {
         Advance::Moved(step)
+    }
+}
+
+/// Where a stream is that is not inside a block.
+fn here(cursor: &Cursor) -> Here<'_> {
+    Here {
+        position: cursor.position(),
+        begun: cursor.is_past_start(),
+        catalog: cursor.catalog_behind(),
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use storage_format::record::RecordKind;
 use tokio_util::sync::CancellationToken;
 
-use super::{HeadWatcher, Replay};
+use super::{HeadWatcher, Replay, StagedFiles};
 use crate::positions::Positions;
 use crate::testing::TestLog;
 
@@ -24,7 +24,11 @@ async fn without_a_decoder_the_head_is_looked_at() {
     log.sync();
     let opened = log.log();
     let positions = Positions::new("http://127.0.0.1:9", "fanout-1").unwrap();
-    let (watcher, head) = HeadWatcher::new(Arc::clone(&opened), positions);
+    let (watcher, head) = HeadWatcher::new(
+        Arc::clone(&opened),
+        positions,
+        StagedFiles::new(Arc::clone(&opened)),
+    );
     let stop = CancellationToken::new();
     let watching = tokio::spawn(watcher.run(stop.clone()));
     let replay = Replay::new(opened, head);

@@ -22,7 +22,7 @@ use crate::auth::{AccessError, Guard, Roles};
 use crate::filter::Filters;
 use crate::metrics;
 use crate::positions::{InvalidAddress, Positions, report};
-use crate::replay::{HeadWatcher, Replay};
+use crate::replay::{HeadWatcher, Replay, StagedFiles};
 use crate::sink::{Services, grpc, walsender};
 use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
@@ -89,7 +89,8 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
 
     let mut result = Ok(());
     if let Some(log) = wait_for_log(&config, &shutdown).await? {
-        let (watcher, head) = HeadWatcher::new(Arc::clone(&log), positions.clone());
+        let staged = StagedFiles::new(Arc::clone(&log));
+        let (watcher, head) = HeadWatcher::new(Arc::clone(&log), positions.clone(), staged.clone());
         helpers.spawn(watcher.run(background.clone()));
         helpers.spawn(report(
             positions.clone(),
@@ -97,7 +98,9 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
             background.clone(),
         ));
         let services = Services {
-            replay: Replay::new(log, head).with_filters(Filters::new(config.source.clone())),
+            replay: Replay::new(log, head)
+                .with_filters(Filters::new(config.source.clone()))
+                .with_staged(staged),
             positions,
             subscribers: Subscribers::new(limit(&config)),
             snapshots: Snapshots::default(),

@@ -56,6 +56,12 @@ impl Selection {
         &self.spec
     }
 
+    /// What row filters are compiled by.
+    #[must_use]
+    pub const fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
     /// Names of publications that do not exist under the catalog in force.
     #[must_use]
     pub fn missing(&self) -> &[String] {

@@ -200,6 +200,18 @@ impl Cursor {
         &self.catalog
     }
 
+    /// The catalog in force behind the block last returned or skipped.
+    #[must_use]
+    pub const fn catalog_behind(&self) -> &Arc<Catalog> {
+        &self.following
+    }
+
+    /// Whether the log was followed up to the start: what was not committed by then is wanted.
+    #[must_use]
+    pub fn is_past_start(&self) -> bool {
+        self.position >= self.start
+    }
+
     /// The log.
     #[must_use]
     pub const fn log(&self) -> &Arc<Log> {

@@ -11,9 +11,14 @@
 //!
 //! Nothing here is durable, or has to be: after a crash or a lost connection the source streams the transaction
 //! again from its start.
+//!
+//! Other processes read such a file while it grows, with [`StagedReader`]: it begins with a mark, has one where a
+//! subtransaction is rolled back, and one at its end. A file that goes away without that was given up.
 
 mod file;
+mod mark;
 mod prepared;
+mod reader;
 mod transaction;
 
 use std::collections::{BTreeMap, HashSet};
@@ -27,7 +32,10 @@ use crate::error::FormatError;
 use crate::fs::Fs;
 use crate::record::RecordKind;
 use file::StagedFile;
+use mark::MarkKind;
+pub(crate) use mark::{MARK_LEN, Mark};
 pub use prepared::{PreparedStore, PreparedTransaction};
+pub use reader::{StagedItem, StagedReader, StagedStep};
 pub use transaction::StagedTransaction;
 use transaction::{StagedHead, StagedWriter};
 
@@ -44,6 +52,28 @@ pub struct Staging {
     open: BTreeMap<Xid, StagedWriter>,
     /// Makes file names unique: transaction ids come again after a reconnect.
     files: u64,
+    /// Everything that commits below this came before what is staged now.
+    position: Lsn,
+}
+
+/// How a staged transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StagedEnd {
+    /// It commits here.
+    Committed(Lsn),
+    /// It is prepared here.
+    Prepared(Lsn),
+    /// It is rolled back, at a position and time if they are known.
+    RolledBack(Rollback),
+}
+
+/// Where and when something was rolled back; zero where the source does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rollback {
+    /// Of the abort record.
+    pub lsn: Lsn,
+    /// When.
+    pub time: PgTimestamp,
 }
 
 impl Staging {
@@ -64,6 +94,7 @@ impl Staging {
             memory_bytes: 0,
             open: BTreeMap::new(),
             files: 0,
+            position: Lsn::INVALID,
         })
     }
 
@@ -95,6 +126,12 @@ impl Staging {
         let path = self.folder.join(format!("{xid}-{}.staged", self.files));
         let file = StagedFile::new(Arc::clone(&self.fs), path);
         self.open.insert(xid, StagedWriter::new(head, file));
+    }
+
+    /// Everything that commits below `position` came before what is staged from here on: its readers are to have that
+    /// first.
+    pub const fn set_position(&mut self, position: Lsn) {
+        self.position = position;
     }
 
     /// Whether the transaction has begun.
@@ -147,7 +184,7 @@ impl Staging {
             return Err(not_begun());
         };
         let before = writer.accounted();
-        let prepared = writer.prepare(subxid, kind);
+        let prepared = writer.prepare(subxid, kind, self.position);
         self.memory_bytes = self.memory_bytes - before + writer.accounted();
         prepared
     }
@@ -159,10 +196,60 @@ impl Staging {
     }
 
     /// A subtransaction is rolled back. Those nested in it are rolled back each on its own by the source.
-    pub fn abort_subtransaction(&mut self, xid: Xid, subxid: Xid) {
-        if let Some(writer) = self.open.get_mut(&xid) {
-            writer.abort(subxid);
-        }
+    /// After an error the call may be repeated.
+    pub fn abort_subtransaction(
+        &mut self,
+        xid: Xid,
+        subxid: Xid,
+        at: Rollback,
+    ) -> Result<(), FormatError> {
+        let mark = Mark {
+            kind: MarkKind::Aborted,
+            xid: subxid,
+            lsn: at.lsn,
+            time: at.time,
+            position: self.position,
+        };
+        self.write(xid, |writer| writer.abort(&mark))
+    }
+
+    /// Puts into the file what is in memory of the transaction, so that others can read it.
+    pub fn flush(&mut self, xid: Xid) -> Result<(), FormatError> {
+        let position = self.position;
+        self.write(xid, |writer| writer.flush(position))
+    }
+
+    /// Tells those who read the file how the transaction ends. After an error the call may be repeated;
+    /// [`Self::finish`] or [`Self::discard`] comes next.
+    pub fn end(&mut self, xid: Xid, end: StagedEnd) -> Result<(), FormatError> {
+        let none = PgTimestamp(0);
+        let (kind, lsn, time) = match end {
+            StagedEnd::Committed(lsn) => (MarkKind::Committed, lsn, none),
+            StagedEnd::Prepared(lsn) => (MarkKind::Prepared, lsn, none),
+            StagedEnd::RolledBack(at) => (MarkKind::RolledBack, at.lsn, at.time),
+        };
+        let mark = Mark {
+            kind,
+            xid,
+            lsn,
+            time,
+            position: self.position,
+        };
+        self.write(xid, |writer| writer.mark(&mark))
+    }
+
+    fn write(
+        &mut self,
+        xid: Xid,
+        write: impl FnOnce(&mut StagedWriter) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
+        let Some(writer) = self.open.get_mut(&xid) else {
+            return Ok(());
+        };
+        let before = writer.accounted();
+        let written = write(writer);
+        self.memory_bytes = self.memory_bytes - before + writer.account();
+        written
     }
 
     /// The transaction commits: what there is of it. After an error it is still staged, so that the call can be
@@ -175,7 +262,7 @@ impl Staging {
             });
         };
         let before = writer.accounted();
-        if let Err(error) = writer.flush() {
+        if let Err(error) = writer.flush(self.position) {
             self.open.insert(xid, writer);
             return Err(error);
         }
@@ -205,7 +292,7 @@ impl Staging {
             .max_by_key(|writer| writer.accounted());
         if let Some(writer) = largest {
             let before = writer.accounted();
-            writer.flush()?;
+            writer.flush(self.position)?;
             self.memory_bytes = self.memory_bytes - before + writer.accounted();
         }
         Ok(())

@@ -15,6 +15,7 @@ use pg_proto::{Lsn, PgTimestamp, Xid};
 
 use super::Aborted;
 use super::file::StagedFile;
+use super::mark::{MARK_LEN, Mark};
 use super::transaction::{StagedHead, StagedTransaction};
 use crate::checksum::crc32;
 use crate::codec::stored_u32;
@@ -168,6 +169,16 @@ fn check_blocks(file: &dyn FsFile, path: &Path, length: u64) -> Result<(), Forma
     let mut window = FileWindow::new(file, path)?;
     let mut offset = 0;
     while offset < length {
+        let mark = window.bytes(offset, MARK_LEN)?;
+        if Mark::begins(mark) {
+            if Mark::decode(mark).is_none() {
+                return Err(
+                    Damage::Content("the checksum of a mark is wrong".to_owned()).at(path, offset),
+                );
+            }
+            offset += MARK_LEN as u64;
+            continue;
+        }
         let block = window
             .block(offset, 0)?
             .map_err(|damage| damage.at(path, offset))?;

@@ -1,9 +1,12 @@
 //! One staged transaction: being written, and finished.
 
+use std::io::IoSlice;
+
 use pg_proto::{Lsn, PgTimestamp, Xid};
 
 use super::Aborted;
 use super::file::StagedFile;
+use super::mark::{Mark, MarkKind};
 use crate::block::{BlockBuilder, BlockHeader, BlockKind, OpenTransaction, Placement};
 use crate::error::FormatError;
 use crate::record::RecordKind;
@@ -133,14 +136,19 @@ impl StagedWriter {
         &mut self.builder
     }
 
-    /// Makes the builder ready for a record of `subxid`.
-    pub(super) fn prepare(&mut self, subxid: Xid, kind: RecordKind) -> Result<(), FormatError> {
+    /// Makes the builder ready for a record of `subxid`. `position`: where the log is, for what is written before.
+    pub(super) fn prepare(
+        &mut self,
+        subxid: Xid,
+        kind: RecordKind,
+        position: Lsn,
+    ) -> Result<(), FormatError> {
         let owner = match kind {
             RecordKind::Relation | RecordKind::Type => self.transaction.xid,
             _ => subxid,
         };
         if self.subxid != owner || self.builder.raw_len() >= BLOCK_LEN {
-            self.flush()?;
+            self.flush(position)?;
         }
         self.subxid = owner;
         if self.transaction.streamed {
@@ -150,20 +158,37 @@ impl StagedWriter {
         Ok(())
     }
 
-    pub(super) fn abort(&mut self, subxid: Xid) {
-        self.transaction.aborted.insert(subxid);
-        if self.subxid == subxid {
+    /// A subtransaction is rolled back, as `mark` says. After an error it may be repeated.
+    pub(super) fn abort(&mut self, mark: &Mark) -> Result<(), FormatError> {
+        self.transaction.aborted.insert(mark.xid);
+        if self.subxid == mark.xid {
             self.restart();
         }
+        self.mark(mark)
     }
 
-    /// Writes what is in memory to the file.
-    pub(super) fn flush(&mut self) -> Result<(), FormatError> {
+    /// Writes a mark behind all that came before it. What has no file yet needs none: nobody has seen it.
+    pub(super) fn mark(&mut self, mark: &Mark) -> Result<(), FormatError> {
+        self.flush(mark.position)?;
+        if !self.is_readable() {
+            return Ok(());
+        }
+        let bytes = mark.encode();
+        self.transaction.file.append(&mut [IoSlice::new(&bytes)])
+    }
+
+    /// Whether there is something that others may be reading.
+    pub(super) const fn is_readable(&self) -> bool {
+        self.transaction.streamed && self.transaction.file.length > 0
+    }
+
+    /// Writes what is in memory to the file. `position`: everything that commits below it came before.
+    pub(super) fn flush(&mut self, position: Lsn) -> Result<(), FormatError> {
         if self.builder.is_empty() {
             return Ok(());
         }
         let placement = Placement {
-            end_lsn: Lsn::INVALID,
+            end_lsn: position,
             chain: 0,
             synced_offset: 0,
         };
@@ -172,7 +197,18 @@ impl StagedWriter {
             first_ordinal: self.subxid.0.into(),
             ..self.builder.header(BlockKind::Data, &placement)
         };
-        let (mut pieces, _) = self.builder.pieces(&header, &mut self.prefix);
+        let begin = Mark {
+            kind: MarkKind::Begin,
+            xid: self.transaction.xid,
+            lsn: self.transaction.start,
+            time: self.transaction.send_time,
+            position,
+        }
+        .encode();
+        let first = self.transaction.streamed && self.transaction.file.length == 0;
+        let begin = if first { begin.as_slice() } else { &[] };
+        let ([prefix, entries, frames, aux], _) = self.builder.pieces(&header, &mut self.prefix);
+        let mut pieces = [IoSlice::new(begin), prefix, entries, frames, aux];
         self.transaction.file.append(&mut pieces)?;
         self.restart();
         Ok(())

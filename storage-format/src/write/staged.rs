@@ -17,7 +17,7 @@ use crate::error::{Damage, FormatError};
 use crate::fs::FsFile;
 use crate::record::{PreparedRecord, RecordKind};
 use crate::segment::{FileWindow, FoundBlock};
-use crate::staging::{PreparedTransaction, StagedTransaction};
+use crate::staging::{MARK_LEN, Mark, PreparedTransaction, StagedTransaction};
 
 /// Headers are read from the staged file in pieces of this size; bodies are not read at all.
 const HEADER_WINDOW_LEN: usize = 4 << 10;
@@ -321,6 +321,11 @@ fn for_each_kept<'a>(
     let mut window = FileWindow::with_window(file, path, HEADER_WINDOW_LEN)?;
     let mut offset = 0;
     while offset < staged.stored_bytes() {
+        // Those are for who reads the file while it grows.
+        if Mark::begins(window.bytes(offset, MARK_LEN)?) {
+            offset += MARK_LEN as u64;
+            continue;
+        }
         let block = window
             .header(offset)?
             .map_err(|damage: Damage| damage.at(path, offset))?;

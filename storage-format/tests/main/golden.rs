@@ -17,6 +17,7 @@ use storage_format::catalog::{
 };
 use storage_format::fs::RealFs;
 use storage_format::record::RecordKind;
+use storage_format::staging::Rollback;
 use storage_format::{LogWriter, SealOptions, Staging, seal_segment};
 
 use crate::support::{
@@ -121,7 +122,9 @@ fn write_staged(writer: &mut LogWriter, log: &Path) {
             .push_change(RecordKind::Insert, Oid(16384), START, row)
             .unwrap();
     }
-    staging.abort_subtransaction(Xid(9), Xid(10));
+    staging
+        .abort_subtransaction(Xid(9), Xid(10), Rollback::default())
+        .unwrap();
     let staged = staging.finish(Xid(9)).unwrap();
     let commit = transaction(START.0 + 3000, 0).commit();
     assert!(writer.append_staged(&staged, &commit).unwrap());

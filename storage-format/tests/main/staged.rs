@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pg_proto::{Lsn, Oid, Xid};
 use storage_format::fs::RealFs;
 use storage_format::record::RecordKind;
+use storage_format::staging::{Rollback, StagedEnd, StagedItem, StagedReader};
 use storage_format::{FormatError, Staging};
 
 use crate::support::{
@@ -47,10 +48,16 @@ fn rolled_back_subtransactions_are_dropped() {
     for (subxid, row) in [(700, 0), (701, 1), (701, 2), (702, 3), (703, 4), (700, 5)] {
         stage_row(&mut staging, Xid(subxid), row);
     }
-    staging.abort_subtransaction(TOP, Xid(702));
-    staging.abort_subtransaction(TOP, Xid(701));
+    staging
+        .abort_subtransaction(TOP, Xid(702), Rollback::default())
+        .unwrap();
+    staging
+        .abort_subtransaction(TOP, Xid(701), Rollback::default())
+        .unwrap();
     stage_row(&mut staging, Xid(704), 6);
-    staging.abort_subtransaction(TOP, Xid(704));
+    staging
+        .abort_subtransaction(TOP, Xid(704), Rollback::default())
+        .unwrap();
     stage_row(&mut staging, TOP, 7);
     let staged = staging.finish(TOP).unwrap();
     assert_eq!(staging.memory_bytes(), 0);
@@ -88,8 +95,12 @@ fn what_is_rolled_back_altogether_appends_nothing() {
     staging.begin(TOP, START, SEND_TIME);
     stage_row(&mut staging, Xid(701), 1);
     stage_row(&mut staging, Xid(702), 2);
-    staging.abort_subtransaction(TOP, Xid(701));
-    staging.abort_subtransaction(TOP, Xid(702));
+    staging
+        .abort_subtransaction(TOP, Xid(701), Rollback::default())
+        .unwrap();
+    staging
+        .abort_subtransaction(TOP, Xid(702), Rollback::default())
+        .unwrap();
     let nothing = staging.finish(TOP).unwrap();
     assert!(!writer.append_staged(&nothing, &AT.commit()).unwrap());
     assert_eq!(writer.written_lsn(), START);
@@ -108,7 +119,9 @@ fn a_relation_outlives_the_subtransaction_that_it_came_with() {
         .push_change(RecordKind::Relation, Oid(16384), Lsn(0), &message)
         .unwrap();
     stage_row(&mut staging, Xid(701), 1);
-    staging.abort_subtransaction(TOP, Xid(701));
+    staging
+        .abort_subtransaction(TOP, Xid(701), Rollback::default())
+        .unwrap();
     let staged = staging.finish(TOP).unwrap();
     assert!(writer.append_staged(&staged, &AT.commit()).unwrap());
     assert!(writer.catalog().relation(Oid(16384)).is_some());
@@ -168,4 +181,137 @@ fn opening_empties_what_a_crash_left() {
         staging.builder(TOP, TOP, RecordKind::Insert),
         Err(FormatError::State { .. })
     ));
+}
+
+/// What a reader sees from `offset` on: rows with the position before them, aborts, the end; and where it stands then.
+fn follow(reader: &StagedReader, mut offset: u64) -> (Vec<String>, u64) {
+    let mut seen = Vec::new();
+    while let Some(step) = reader.read(offset).unwrap() {
+        match step.item {
+            StagedItem::Block(block) => {
+                for entry in block.entries() {
+                    let row = u32::from_be_bytes(block.payload(&entry).try_into().unwrap());
+                    seen.push(format!("{}:{row}@{}", entry.xid, step.position));
+                }
+            }
+            StagedItem::Aborted(xid, at) => seen.push(format!("abort {xid} {}", at.lsn)),
+            StagedItem::End(end) => seen.push(format!("{end:?}")),
+        }
+        offset = step.next;
+    }
+    (seen, offset)
+}
+
+fn only_file(log: &std::path::Path) -> StagedReader {
+    let files = StagedReader::list(log).unwrap();
+    assert_eq!(files.len(), 1);
+    StagedReader::open(&files[0].0).unwrap().unwrap()
+}
+
+#[test]
+fn others_read_it_while_it_grows_and_after_it_is_gone() {
+    let log = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(log.path(), SEGMENT);
+    let mut staging = staging(log.path(), 1 << 20);
+    staging.begin(TOP, START, SEND_TIME);
+    stage_row(&mut staging, TOP, 1);
+    assert!(StagedReader::list(log.path()).unwrap().is_empty());
+    staging.set_position(Lsn(0x50));
+    staging.flush(TOP).unwrap();
+    let reader = only_file(log.path());
+    assert_eq!(
+        (reader.xid(), reader.start(), reader.send_time()),
+        (TOP, START, SEND_TIME)
+    );
+    let (seen, offset) = follow(&reader, StagedReader::START);
+    assert_eq!(seen, ["700:1@0/50"]);
+
+    staging.set_position(Lsn(0x60));
+    stage_row(&mut staging, Xid(701), 2);
+    stage_row(&mut staging, TOP, 3);
+    staging.flush(TOP).unwrap();
+    let at = Rollback {
+        lsn: Lsn(0x61),
+        time: SEND_TIME,
+    };
+    staging.abort_subtransaction(TOP, Xid(701), at).unwrap();
+    assert_eq!(reader.end().unwrap(), None);
+    let end = StagedEnd::Committed(AT.commit().commit_lsn);
+    staging.end(TOP, end).unwrap();
+    let staged = staging.finish(TOP).unwrap();
+    assert!(writer.append_staged(&staged, &AT.commit()).unwrap());
+    assert!(!reader.is_removed().unwrap());
+    drop(staged);
+    assert!(reader.is_removed().unwrap());
+    assert_eq!(reader.end().unwrap(), Some(end));
+    let (seen, _) = follow(&reader, offset);
+    let committed = format!("{end:?}");
+    assert_eq!(
+        seen,
+        ["701:2@0/60", "700:3@0/60", "abort 701 0/61", &committed]
+    );
+    let rows = rows(log.path());
+    assert_eq!(rows, [(Some(0), 1), (Some(1), 3)], "no mark in the log");
+}
+
+#[test]
+fn what_is_given_up_goes_without_an_end_and_what_is_rolled_back_with_one() {
+    let log = tempfile::tempdir().unwrap();
+    let (_writer, _) = open(log.path(), SEGMENT);
+    let mut staging = staging(log.path(), 1 << 20);
+    for rolled_back in [false, true] {
+        staging.begin(TOP, START, SEND_TIME);
+        stage_row(&mut staging, TOP, 1);
+        staging.flush(TOP).unwrap();
+        let reader = only_file(log.path());
+        let end = rolled_back.then_some(StagedEnd::RolledBack(Rollback::default()));
+        if let Some(end) = end {
+            staging.end(TOP, end).unwrap();
+        }
+        staging.discard(TOP);
+        assert!(reader.is_removed().unwrap());
+        assert_eq!(reader.end().unwrap(), end);
+    }
+}
+
+#[test]
+fn bytes_that_are_not_all_there_are_not_there() {
+    let log = tempfile::tempdir().unwrap();
+    let (_writer, _) = open(log.path(), SEGMENT);
+    let mut staging = staging(log.path(), 1 << 20);
+    staging.begin(TOP, START, SEND_TIME);
+    stage_row(&mut staging, TOP, 1);
+    staging.flush(TOP).unwrap();
+    stage_row(&mut staging, TOP, 2);
+    staging
+        .end(TOP, StagedEnd::Committed(AT.commit().commit_lsn))
+        .unwrap();
+    let path = StagedReader::list(log.path()).unwrap()[0].0.clone();
+    let whole = std::fs::read(&path).unwrap();
+    let copy = log.path().join("copy");
+    let all = {
+        std::fs::write(&copy, &whole).unwrap();
+        follow(
+            &StagedReader::open(&copy).unwrap().unwrap(),
+            StagedReader::START,
+        )
+        .0
+    };
+    assert_eq!(all.len(), 3);
+    for length in 0..whole.len() {
+        // What a growing file may look like: cut off, or with the rest not written yet.
+        for fill in [false, true] {
+            let mut bytes = whole[..length].to_vec();
+            if fill {
+                bytes.resize(whole.len(), 0);
+            }
+            std::fs::write(&copy, &bytes).unwrap();
+            if let Some(reader) = StagedReader::open(&copy).unwrap() {
+                let (seen, _) = follow(&reader, StagedReader::START);
+                assert!(all.starts_with(&seen) && seen.len() < all.len(), "{length}");
+                // A header may be there before its body: then the walk goes on, but never to an end that is not there.
+                assert_eq!(reader.end().unwrap(), None, "{length}");
+            }
+        }
+    }
 }

@@ -57,6 +57,8 @@ pub struct PieceClient {
     pub before_end: u64,
     /// STREAM ABORTs of whole transactions.
     pub aborts: u64,
+    /// STREAM ABORTs of subtransactions: with the position of the abort, if it was told.
+    pub subtransaction_aborts: Vec<Option<Lsn>>,
 }
 
 impl PieceClient {
@@ -75,6 +77,7 @@ impl PieceClient {
             inside: None,
             before_end: 0,
             aborts: 0,
+            subtransaction_aborts: Vec::new(),
         })
     }
 
@@ -109,6 +112,22 @@ impl PieceClient {
     /// Tells the server that everything up to `flush` is safe here.
     pub async fn send_status(&mut self, flush: Lsn, reply_requested: bool) {
         replication::send_status(&mut self.session, flush, reply_requested).await;
+    }
+
+    /// Takes messages while `pending` says so; what has ended meanwhile.
+    pub async fn receive_while(
+        &mut self,
+        what: &str,
+        deadline: Duration,
+        mut pending: impl FnMut(&Self) -> bool,
+    ) -> Vec<Unit> {
+        let started = Instant::now();
+        let mut units = Vec::new();
+        while pending(self) {
+            assert!(started.elapsed() < deadline, "not in {deadline:?}: {what}");
+            units.extend(self.next().await);
+        }
+        units
     }
 
     async fn take(&mut self, content: &Bytes) -> Option<Unit> {
@@ -155,6 +174,8 @@ impl PieceClient {
                 None
             }
             Message::StreamAbort(abort) => {
+                let at = abort.abort.map(|(lsn, _)| lsn);
+                self.subtransaction_aborts.push(at);
                 let unit = self.streams.get_mut(&abort.xid).expect("it is streamed");
                 unit.retain(|piece| piece.xid != Some(abort.subxid) || is_schema(&piece.payload));
                 None

@@ -25,6 +25,7 @@ use tests::scale::patience;
 use tests::subscriber::{Piece, PieceClient, Unit, is_schema};
 use tests::{Endpoint, Session};
 
+use super::live::Live;
 use super::native::{STEPS, TABLES};
 use super::stage::Stage;
 
@@ -199,6 +200,7 @@ async fn compare_all(major: u32) {
             session.run(&sql).await;
         }
     }
+    let live = Live::start(major, &source, &fanout).await;
     let mut session = stage.source.session().await;
     let generated = (major >= 18).then_some([
         GENERATED,
@@ -226,6 +228,16 @@ async fn compare_all(major: u32) {
         assert_same(options, &native, &ours, &mut unconverted);
     }
     assert!(major == 14 || pieces_streamed > 0, "nothing was streamed");
+    for pair in live {
+        let native = Side::new(major).essence(pair.native.receive(end).await);
+        let ours = Side::new(major).essence(pair.ours.receive(end).await);
+        assert_same(
+            &format!("live: {}", pair.options),
+            &native,
+            &ours,
+            &mut unconverted,
+        );
+    }
     // inet, point, int4range, varbit; the others are types of the test's own: enums and composites.
     let known = [869, 600, 3904, 1562];
     let unknown: Vec<&Oid> = unconverted

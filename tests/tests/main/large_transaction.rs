@@ -60,10 +60,32 @@ async fn committed_it_arrives_in_bounded_memory() {
     subscriber
         .subscribe("sub", &endpoint, PUBLICATION, "")
         .await;
+    // One that gets it before the commit, whatever it is doing with it.
+    let early = PostgresSubscriber::start_new(15).await;
+    early.cluster.sql(TABLE).await;
+    early
+        .subscribe("early", &endpoint, PUBLICATION, ", streaming = on")
+        .await;
     let grpc = stage.grpc_subscriber(0, Keep::Counts);
 
-    stage.source.sql(&insert(1, rows())).await;
+    let mut session = stage.source.session().await;
+    session.run("begin").await;
+    session.run(&insert(1, rows())).await;
+    let fanout = stage.decant.fanout(0);
+    wait_until(
+        "it comes before its commit",
+        patience(),
+        async || match fanout.metric("decant_fanout_early_bytes_total").await {
+            0 => Err("nothing is sent".to_owned()),
+            _ => Ok(()),
+        },
+    )
+    .await;
+    session.run("commit").await;
     assert_counts(&stage.source, &subscriber, &grpc).await;
+    early
+        .wait_for_contents(&stage.source, &["large"], patience())
+        .await;
     grpc.look(|received| {
         assert_eq!(received.changes, rows());
         assert_eq!(received.transactions.len(), 1);

@@ -20,6 +20,7 @@ use pg_proto::pgoutput::{self, Begin, LogicalMessage, Message, StreamCommit, tag
 use pg_proto::{Lsn, PgTimestamp, Xid};
 use storage_format::catalog::PublicationState;
 use storage_format::record::RecordKind;
+use storage_format::staging::Rollback;
 
 use super::error::StreamError;
 use super::record::{Class, Incoming, Record, Touched, classify};
@@ -127,7 +128,11 @@ impl Assembler {
                 Ok(())
             }
             Message::StreamCommit(commit) => self.stream_commit(&commit, sink),
-            Message::StreamAbort(abort) => sink.stage_abort(abort.xid, abort.subxid),
+            Message::StreamAbort(abort) => {
+                // Versions before 16 say the position only outside the message, and no time.
+                let (lsn, time) = abort.abort.unwrap_or((incoming.start, PgTimestamp(0)));
+                sink.stage_abort(abort.xid, abort.subxid, Rollback { lsn, time })
+            }
             Message::BeginPrepare(begin) => self.begin_prepare(&begin, incoming, sink),
             Message::StreamPrepare(prepare) => self.stream_prepare(&prepare, sink),
             Message::CommitPrepared(end) => self.commit_prepared(&end, sink),
@@ -243,7 +248,7 @@ impl Assembler {
             Some(&tag::STREAM_STOP) => {
                 self.decode(incoming)?;
                 self.state = State::Between;
-                Ok(())
+                sink.stage_stop(top)
             }
             // The only one without a transaction id.
             Some(&tag::ORIGIN) => {
@@ -271,7 +276,7 @@ impl Assembler {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         if stream.commit.commit_lsn < self.resume {
-            sink.stage_abort(stream.xid, stream.xid)?;
+            sink.stage_discard(stream.xid);
         } else {
             self.check_order(stream.commit.commit_lsn)?;
             if !sink.is_staged(stream.xid) {

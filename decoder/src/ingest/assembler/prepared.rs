@@ -77,7 +77,8 @@ impl Assembler {
             return Err(self.unknown_stream(prepare.xid).into());
         }
         if sink.is_prepared(prepare.xid, prepare.gid) {
-            return sink.stage_abort(prepare.xid, prepare.xid);
+            sink.stage_discard(prepare.xid);
+            return Ok(());
         }
         self.prepare(prepare, sink)
     }

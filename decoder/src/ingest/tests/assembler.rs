@@ -97,6 +97,7 @@ fn keepalives_count_between_transactions_only() {
         "commit 0/28",
         "stage 8",
         "Insert of 8/8",
+        "stop 8",
         "advance 0/31",
     ];
     assert_eq!(bench.told.lines, expected);
@@ -126,12 +127,14 @@ fn a_streamed_transaction_is_staged_by_subtransaction() {
         "Origin of 7/7",
         "Relation of 7/8",
         "Insert of 7/8",
+        "stop 7",
         "begin 0/20",
         "Insert",
         "commit 0/28",
-        "abort 7/8",
+        "abort 7/8 0/3",
         "Message of 7/7",
         "Insert of 7/7",
+        "stop 7",
         "commit staged 7 0/38",
         "advance 0/38",
     ];
@@ -154,10 +157,12 @@ fn aborted_and_known_streams_are_forgotten() {
     let expected = [
         "stage 7",
         "Insert of 7/7",
-        "abort 7/7",
+        "stop 7",
+        "abort 7/7 0/3",
         "stage 8",
         "Insert of 8/8",
-        "abort 8/8",
+        "stop 8",
+        "discard 8",
     ];
     assert_eq!(told, expected);
     let lost = bench.feed(&stream_start(7, false)).unwrap_err();
@@ -182,6 +187,7 @@ fn publications_come_in_at_their_place() {
         "commit 0/28",
         "stage 8",
         "0 publications of 8/8",
+        "stop 8",
     ];
     assert_eq!(told, expected);
     assert_eq!(bench.state.counters().forged_messages.get(), 0);

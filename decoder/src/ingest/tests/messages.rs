@@ -9,6 +9,7 @@ use pg_proto::pgoutput::{
 };
 use pg_proto::{Lsn, Oid, PgTimestamp, Reader, Xid};
 use storage_format::catalog::PublicationState;
+use storage_format::staging::Rollback;
 
 use crate::catalog::{CatalogMessage, Recogniser, Secret};
 use crate::ingest::assembler::Assembler;
@@ -307,9 +308,18 @@ impl Sink for Told {
         self.staged.contains(&top)
     }
 
-    fn stage_abort(&mut self, top: Xid, sub: Xid) -> Result<(), StreamError> {
+    fn stage_stop(&mut self, top: Xid) -> Result<(), StreamError> {
+        self.note(format!("stop {top}"))
+    }
+
+    fn stage_abort(&mut self, top: Xid, sub: Xid, at: Rollback) -> Result<(), StreamError> {
         self.staged.retain(|xid| *xid != top || top != sub);
-        self.note(format!("abort {top}/{sub}"))
+        self.note(format!("abort {top}/{sub} {}", at.lsn))
+    }
+
+    fn stage_discard(&mut self, top: Xid) {
+        self.staged.retain(|xid| *xid != top);
+        self.lines.push(format!("discard {top}"));
     }
 
     fn stage_commit(&mut self, stream: &StreamCommit) -> Result<(), StreamError> {

@@ -48,6 +48,7 @@ fn one_that_came_in_pieces_is_prepared_too() {
         [
             "stage 7",
             "Insert of 7/9",
+            "stop 7",
             "prepare 7 0/28",
             "rollback prepared 7 0/40",
             "advance 0/40",

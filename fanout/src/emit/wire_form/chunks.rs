@@ -1,8 +1,9 @@
 //! Transactions that the source streamed, in pieces: STREAM START, messages with the id of their (sub)transaction, STREAM
 //! STOP, and STREAM COMMIT or STREAM PREPARE at the end.
 //!
-//! A piece is what one block gives. Nothing else comes between the pieces of one transaction, since they are sent when it
-//! has committed; what was rolled back of it is not in the log, so that there is no STREAM ABORT.
+//! A piece is what one block gives. Nothing else comes between the pieces of a transaction that is sent when it has
+//! committed; what was rolled back of it is not in the log, so that there is no STREAM ABORT. Pieces of one that is sent
+//! before its end come between others, whole transactions and pieces; each is entered and left.
 
 use bytes::BytesMut;
 use pg_proto::Xid;
@@ -74,6 +75,20 @@ impl Chunks {
             }
             Place::End => self.end(head, payload, out),
         }
+    }
+
+    /// A piece of a transaction that has not ended follows; `begun`: not its first one.
+    pub(super) const fn enter(&mut self, top: Xid, begun: bool) {
+        self.state = if begun {
+            State::Between { top, first: false }
+        } else {
+            State::Outside
+        };
+    }
+
+    /// It was all; it is paused already.
+    pub(super) const fn leave(&mut self) {
+        self.state = State::Outside;
     }
 
     /// Ends the piece at hand, if there is one.

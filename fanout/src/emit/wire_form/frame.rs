@@ -1,6 +1,7 @@
 //! Frames of CopyData with an XLogData inside.
 
 use bytes::{BufMut, BytesMut};
+use pg_proto::{Lsn, PgTimestamp};
 use storage_format::block::FRAME_HEAD_LEN;
 
 /// 'd', its length, 'w'.
@@ -12,6 +13,13 @@ pub(super) struct Head([u8; Head::LEN]);
 
 impl Head {
     const LEN: usize = 24;
+
+    /// One with both positions the same, as pgoutput's are.
+    pub(super) fn new(start: Lsn, send_time: PgTimestamp) -> Self {
+        let start = start.0.to_be_bytes();
+        let fields = [start, start, send_time.0.to_be_bytes()];
+        Self(fields.as_flattened().try_into().unwrap_or([0; Self::LEN]))
+    }
 }
 
 impl Default for Head {

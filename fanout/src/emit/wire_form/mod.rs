@@ -7,7 +7,8 @@ mod chunks;
 mod frame;
 
 use bytes::{Bytes, BytesMut};
-use pg_proto::Xid;
+use pg_proto::pgoutput::{Message, StreamAbort, encode};
+use pg_proto::{Lsn, PgTimestamp, Xid};
 use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
 use storage_format::record::RecordKind;
 
@@ -21,6 +22,8 @@ use super::{Frames, Made, Output};
 pub struct WireForm {
     chunks: Option<Chunks>,
     binary: Option<Binary>,
+    /// STREAM ABORT tells where and when (`streaming 'parallel'`).
+    abort_positions: bool,
     /// Frames that were made and are not among the slices yet.
     made: BytesMut,
     /// A message in another form.
@@ -36,6 +39,13 @@ impl WireForm {
             binary: binary.then(Binary::default),
             ..Self::default()
         })
+    }
+
+    /// STREAM ABORT tells where and when, as with `streaming 'parallel'`.
+    #[must_use]
+    pub const fn with_abort_positions(mut self, abort_positions: bool) -> Self {
+        self.abort_positions = abort_positions;
+        self
     }
 
     /// Puts what comes into `frames`.
@@ -72,6 +82,7 @@ impl Onto<'_> {
             binary,
             made,
             scratch,
+            ..
         } = &mut *self.form;
         scratch.clear();
         let converted = binary
@@ -175,5 +186,30 @@ impl Output for Onto<'_> {
         }
         self.push_made();
         self.frames.end_block(block);
+    }
+
+    fn enter_piece(&mut self, top: Xid, begun: bool) {
+        if let Some(chunks) = &mut self.form.chunks {
+            chunks.enter(top, begun);
+        }
+    }
+
+    fn leave_piece(&mut self) {
+        if let Some(chunks) = &mut self.form.chunks {
+            chunks.leave();
+        }
+    }
+
+    fn stream_abort(&mut self, abort: &StreamAbort, send_time: PgTimestamp) {
+        let lsn = abort.abort.map_or(Lsn::INVALID, |(lsn, _)| lsn);
+        let message = Message::StreamAbort(StreamAbort {
+            abort: abort.abort.filter(|_| self.form.abort_positions),
+            ..*abort
+        });
+        let mut payload = Vec::new();
+        encode(&message, &mut payload);
+        let head = Head::new(lsn, send_time);
+        put_frame(&mut self.form.made, head, &[&payload]);
+        self.push_made();
     }
 }

@@ -205,7 +205,8 @@ impl Session<'_> {
         Ok(Prepared {
             stream,
             registration: self.register(slot, selection)?,
-            form: WireForm::new(streaming, options.binary),
+            form: WireForm::new(streaming, options.binary)
+                .map(|form| form.with_abort_positions(options.streaming == Streaming::Parallel)),
             start,
         })
     }
