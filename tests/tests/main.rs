@@ -14,9 +14,12 @@ mod main {
     mod descriptions;
     mod early_streaming;
     mod endpoint;
+    mod equality;
     mod extended_protocol;
     mod failover;
     mod failpoints;
+    mod filter_paths;
+    mod filter_source;
     mod full_disk;
     mod grammar;
     mod grants;

@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 use super::walk::Walk;
 use super::{EmitOptions, MissingPublication, Output};
 use crate::error::StreamError;
-use crate::filter::{Asks, Judge, Verdicts};
+use crate::filter::{Asks, Judge, Paths, Verdicts};
 use crate::selection::{Actions, Decision, Refusal, Selection, Shape};
 
 /// What was handed over in one step.
@@ -171,6 +171,11 @@ impl Emitter {
     pub(crate) fn with_family(mut self, family: Arc<Family>) -> Self {
         self.family = Some(family);
         self
+    }
+
+    /// Which way the rows went that filters judged.
+    pub(crate) const fn filter_paths(&self) -> &Arc<Paths> {
+        &self.judge.paths
     }
 
     /// Every transaction whose commit is below this was handed over whole, as far as it passes.

@@ -7,6 +7,7 @@ use storage_format::block::BlockFlags;
 use storage_format::catalog::Catalog;
 
 use super::Emitter;
+use crate::filter::Awaited;
 
 /// What has to be in a block that is read between two transactions. [`Emitter::needs`] is about every block on the way,
 /// and more of them: a transaction of which nothing passes may be left out whole, with its first and last block.
@@ -16,6 +17,19 @@ pub(crate) struct Interest {
     pub(crate) flags: BlockFlags,
     /// Or changes of one of these relations; `None`: anything, also if only the position moves.
     pub(crate) relations: Option<Vec<Oid>>,
+    /// Or rows of these that have what is awaited, or a TRUNCATE of them.
+    pub(crate) keyed: Vec<(Oid, Vec<Awaited>)>,
+}
+
+impl Interest {
+    /// All flags that anybody may be interested in.
+    pub(crate) const FLAGS: [BlockFlags; 5] = [
+        BlockFlags::HAS_MESSAGES,
+        BlockFlags::HAS_STREAMED,
+        BlockFlags::PREPARED,
+        BlockFlags::ENDS_PREPARED,
+        BlockFlags::OLDER,
+    ];
 }
 
 impl Emitter {
@@ -27,34 +41,47 @@ impl Emitter {
     /// What new blocks the subscriber has to be woken for, under the catalog in force, if they have changes of no
     /// relations but `relations`. What changes the catalog wakes everybody.
     pub(crate) fn interest(&mut self, relations: &[Oid]) -> Interest {
-        // Under which publications its changes count can't be said from here.
-        let mut flags = BlockFlags::OLDER;
+        let mut flags = BlockFlags::NONE;
+        let two_phase = self.options.two_phase_at.is_some();
+        // A prepared transaction is sent even if it is empty.
         let wanted = [
-            (self.options.messages, BlockFlags::HAS_MESSAGES),
-            (self.options.streaming, BlockFlags::HAS_STREAMED),
-            // A prepared transaction is sent even if it is empty.
-            (self.options.two_phase_at.is_some(), BlockFlags::PREPARED),
+            self.options.messages,
+            self.options.streaming,
+            two_phase,
             // What was sent before its end may be rolled back.
-            (
-                self.options.two_phase_at.is_some() || self.options.streaming,
-                BlockFlags::ENDS_PREPARED,
-            ),
+            two_phase || self.options.streaming,
+            // Under which publications its changes count can't be said from here.
+            true,
         ];
-        for (_, flag) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
-            flags |= flag;
-        }
-        if self.options.end.is_some() || self.fails_on_rows() {
-            let relations = None;
-            return Interest { flags, relations };
-        }
-        let mut passing = Vec::new();
-        for &oid in relations {
-            let decision = self.selection.decide(oid, &self.catalog);
-            if !decision.passes.is_empty() || !decision.refused.is_empty() {
-                passing.push(oid);
+        for (wanted, flag) in wanted.into_iter().zip(Interest::FLAGS) {
+            if wanted {
+                flags |= flag;
             }
         }
-        let relations = Some(passing);
-        Interest { flags, relations }
+        if self.options.end.is_some() || self.fails_on_rows() {
+            return Interest {
+                flags,
+                relations: None,
+                keyed: Vec::new(),
+            };
+        }
+        let (mut passing, mut keyed) = (Vec::new(), Vec::new());
+        for &oid in relations {
+            let decision = self.selection.decide(oid, &self.catalog);
+            if decision.passes.is_empty() && decision.refused.is_empty() {
+                continue;
+            }
+            let filters = decision.shape.as_ref().and_then(|one| one.filters.as_ref());
+            let filters = filters.filter(|_| decision.refused.is_empty());
+            match filters.and_then(|one| one.awaited(decision.passes)) {
+                Some(awaited) => keyed.push((oid, awaited)),
+                None => passing.push(oid),
+            }
+        }
+        Interest {
+            flags,
+            relations: Some(passing),
+            keyed,
+        }
     }
 }

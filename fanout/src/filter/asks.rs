@@ -44,6 +44,11 @@ impl Asks {
         self.rows == 0
     }
 
+    /// By which filters.
+    pub(super) fn filters(&self) -> impl Iterator<Item = &Filter> {
+        self.groups.iter().map(|group| &*group.filter)
+    }
+
     pub(super) fn add(
         &mut self,
         filter: &Arc<Filter>,

@@ -64,6 +64,61 @@ impl Drop for Share {
     }
 }
 
+/// What a row must have for a subscriber to be concerned: one of these keys in a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    /// Of the log's rows.
+    pub(crate) column: u16,
+    pub(crate) kind: KeyKind,
+    pub(crate) keys: Box<[u32]>,
+    /// Or a null there.
+    pub(crate) nulls: bool,
+}
+
+/// What the column at `column` of the rows of a change is.
+pub(crate) enum Found {
+    Key(u32),
+    Null,
+    /// It can't be read, or is not there.
+    Unknown,
+}
+
+/// Reads keys from changes, one after the other, in the same memory.
+#[derive(Debug, Default)]
+pub(crate) struct KeyReader {
+    rows: Rows,
+    scratch: Scratch,
+}
+
+impl KeyReader {
+    /// Goes on to a change; false if it can't be read.
+    pub(crate) fn read(&mut self, payload: &[u8]) -> bool {
+        self.rows.find(payload).is_ok()
+    }
+
+    /// The keys of a column in the old and in the new row of the change that was read.
+    pub(crate) fn keys(
+        &mut self,
+        payload: &[u8],
+        column: u16,
+        kind: KeyKind,
+    ) -> [Option<Found>; 2] {
+        let (old, new) = (self.rows.old.bytes(payload), self.rows.new.bytes(payload));
+        let column = usize::from(column);
+        let before = old.map(|old| value_of(old, None, column));
+        let after = new.map(|new| value_of(new, old, column));
+        [before, after].map(|value| {
+            Some(match value? {
+                ColumnView::Null => Found::Null,
+                ColumnView::Unchanged => Found::Unknown,
+                ColumnView::Text(text) => kind
+                    .key(text, &mut self.scratch)
+                    .map_or(Found::Unknown, Found::Key),
+            })
+        })
+    }
+}
+
 /// Where the records of a block are, by what they are, and the indexes of its rows.
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -185,7 +240,8 @@ impl Sorted {
     }
 }
 
-fn is_row(entry: &Entry) -> bool {
+/// Whether a record is an INSERT, UPDATE or DELETE.
+pub(crate) fn is_row(entry: &Entry) -> bool {
     matches!(
         entry.kind(),
         Some(RecordKind::Insert | RecordKind::Update | RecordKind::Delete)
@@ -195,10 +251,9 @@ fn is_row(entry: &Entry) -> bool {
 impl Index {
     fn new(block: &Block, key: IndexKey, places: &[u32], budget: &Arc<Budget>) -> Self {
         let mut building = Building {
-            column: usize::from(key.column),
+            column: key.column,
             kind: key.kind,
-            scratch: Scratch::new(),
-            rows: Rows::default(),
+            reader: KeyReader::default(),
             keys: Vec::with_capacity(places.len()),
             nulls: Vec::new(),
             unknown: Vec::new(),
@@ -237,10 +292,9 @@ impl Index {
 
 /// An index that is being made.
 struct Building {
-    column: usize,
+    column: u16,
     kind: KeyKind,
-    scratch: Scratch,
-    rows: Rows,
+    reader: KeyReader,
     keys: Vec<(u32, u32)>,
     nulls: Vec<u32>,
     unknown: Vec<u32>,
@@ -252,20 +306,15 @@ impl Building {
         let payload = entry.as_ref().map(|entry| block.payload(entry));
         let payload = payload.unwrap_or_default();
         // Who walks over it says what is wrong with it.
-        if self.rows.find(payload).is_err() {
+        if !self.reader.read(payload) {
             return self.unknown.push(place);
         }
-        let (old, new) = (self.rows.old.bytes(payload), self.rows.new.bytes(payload));
-        let before = old.map(|old| value_of(old, None, self.column));
-        let after = new.map(|new| value_of(new, old, self.column));
-        for value in before.into_iter().chain(after) {
-            match value {
-                ColumnView::Null => self.nulls.push(place),
-                ColumnView::Text(text) => match self.kind.key(text, &mut self.scratch) {
-                    Some(key) => self.keys.push((key, place)),
-                    None => self.unknown.push(place),
-                },
-                ColumnView::Unchanged => self.unknown.push(place),
+        let keys = self.reader.keys(payload, self.column, self.kind);
+        for found in keys.into_iter().flatten() {
+            match found {
+                Found::Key(key) => self.keys.push((key, place)),
+                Found::Null => self.nulls.push(place),
+                Found::Unknown => self.unknown.push(place),
             }
         }
     }

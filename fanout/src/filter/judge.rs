@@ -9,8 +9,8 @@ use storage_format::block::Block;
 use storage_format::record::RecordKind;
 
 use super::compiled::Counters;
-use super::index::{IndexKey, Places, Sorted};
-use super::{Asks, Filter, Relation, Verdicts};
+use super::index::{Awaited, IndexKey, Places, Sorted};
+use super::{Asks, Filter, Paths, Relation, Verdicts};
 use crate::selection::Actions;
 
 /// The filters of a relation, by action.
@@ -72,16 +72,23 @@ pub struct Judge {
     native_rows: u64,
     /// The same of rows that an index answered for.
     passed_over: u64,
+    /// The same of rows that PostgreSQL judged.
+    source_rows: u64,
     counters: Option<Arc<Counters>>,
+    /// Of this subscriber alone.
+    pub paths: Arc<Paths>,
 }
 
 impl Judge {
     /// Forgets what was said of the block at hand.
     pub fn end_block(&mut self) {
         self.verdicts.clear();
-        if self.native_rows + self.passed_over == 0 {
+        if self.native_rows + self.passed_over + self.source_rows == 0 {
             return;
         }
+        self.paths
+            .add(self.native_rows, self.passed_over, self.source_rows);
+        self.source_rows = 0;
         if let Some(counters) = &self.counters {
             counters.add(self.native_rows, self.passed_over);
         }
@@ -237,6 +244,26 @@ impl RowFilters {
         Some(guarded)
     }
 
+    /// What a row must have to pass, in any of these; `None` if any row may. `passes` is what is published.
+    pub(crate) fn awaited(&self, passes: Actions) -> Option<Vec<Awaited>> {
+        let mut all: Vec<Awaited> = Vec::new();
+        for filter in self.guards(passes)?.into_iter().flatten() {
+            let guard = filter.guard()?;
+            for term in guard.terms() {
+                let awaited = Awaited {
+                    column: self.places.get(term.column()).copied().flatten()?,
+                    kind: term.kind(),
+                    keys: term.keys().into(),
+                    nulls: guard.nulls(),
+                };
+                if !all.contains(&awaited) {
+                    all.push(awaited);
+                }
+            }
+        }
+        Some(all)
+    }
+
     fn look_up(
         &self,
         block: &Block,
@@ -313,7 +340,10 @@ fn verdict(
         }
         Compiled::Fails(error) => Err(error.clone().into()),
         Compiled::Postgres { .. } => match judge.verdicts.get(key) {
-            Some(Ok(passes)) => Ok(passes),
+            Some(Ok(passes)) => {
+                judge.source_rows += 1;
+                Ok(passes)
+            }
             Some(Err(error)) => Err(FilterStop::Error(error)),
             None => Err(FilterStop::Ask),
         },

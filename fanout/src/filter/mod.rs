@@ -7,6 +7,7 @@
 //! | `row` | the rows of a change in the log |
 //! | `judge` | what becomes of a row: `pgoutput_row_filter` |
 //! | `index` | which rows of a block a filter can pass, without looking at the others |
+//! | `paths` | which way the rows of one subscriber went |
 //! | `asks` | rows that PostgreSQL has to judge, and its verdicts |
 //! | `postgres` | PostgreSQL's evaluation, in batches on a few connections |
 //! | `sql` | the statement that does it |
@@ -20,6 +21,7 @@ mod asks;
 mod compiled;
 mod index;
 mod judge;
+mod paths;
 mod postgres;
 mod relation;
 mod row;
@@ -30,7 +32,9 @@ use std::sync::Arc;
 pub use asks::{Asks, Verdicts};
 pub use compiled::Filter;
 pub use index::Sorted;
+pub(crate) use index::{Awaited, Found, KeyReader, is_row};
 pub use judge::{FilterStop, Judge, Judgement, RowBytes, RowFilters};
+pub use paths::Paths;
 pub use postgres::EvaluateError;
 pub use relation::{Column, Relation};
 pub use row::{Row, Rows};

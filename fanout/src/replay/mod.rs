@@ -36,6 +36,7 @@
 mod catalog;
 mod early;
 mod head;
+mod keyed;
 mod log;
 mod staged;
 mod stream;

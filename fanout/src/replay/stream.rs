@@ -11,7 +11,7 @@ use super::early::{EarlyReader, EarlyStep, Here};
 use super::waiters::Seat;
 use crate::emit::{Emitter, Outcome, Output, Step};
 use crate::error::StreamError;
-use crate::filter::{Asks, EvaluateError, Filters, Verdicts};
+use crate::filter::{Asks, EvaluateError, Filters, Paths, Verdicts};
 
 /// Most blocks that are skipped in one step, so that one subscriber of little does not keep a thread for long.
 const SKIPPED_MAX: usize = 256;
@@ -167,6 +167,12 @@ impl Stream {
         }
     }
 
+    /// Which way the rows went that filters judged.
+    #[must_use]
+    pub const fn filter_paths(&self) -> &Arc<Paths> {
+        self.emitter.filter_paths()
+    }
+
     /// Whether PostgreSQL is judging rows of the block at hand.
     #[must_use]
     pub const fn is_asking(&self) -> bool {
@@ -282,6 +288,7 @@ impl Stream {
     }
 
     fn ask(&mut self, asks: Asks, block: Block, early: Option<Xid>) -> Advance {
+        self.emitter.filter_paths().note(&asks);
         let filters = self.filters.clone();
         // A task of its own: a reader that looks after its socket meanwhile must not begin anew each time.
         let task = tokio::spawn(async move { filters.resolve(&asks).await });

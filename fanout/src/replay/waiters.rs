@@ -18,13 +18,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pg_proto::{Lsn, Oid};
-use storage_format::block::{BlockFlags, BlockHeader, BlockKind};
+use storage_format::block::{Block, BlockFlags, BlockHeader, BlockKind};
 use storage_format::catalog::Catalog;
 use storage_format::log::{Cursor, Log, ReadError, Spot, Step};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::keyed::{Keyed, Wanted, is_too_much};
 use crate::emit::{Emitter, Interest};
+use crate::filter::KeyReader;
 use crate::selection::OidMap;
 
 /// Blocks between two looks at the watermark.
@@ -72,7 +74,12 @@ struct Table {
     /// Relations that had changes since this process began.
     seen: Vec<Oid>,
     relations: OidMap<Vec<usize>>,
+    /// Those who wait for rows with certain keys.
+    keyed: Keyed,
+    reader: KeyReader,
     seats: Vec<Option<Occupied>>,
+    /// How many of them wait for all relations.
+    unbounded: usize,
     free: Vec<usize>,
 }
 
@@ -82,16 +89,25 @@ struct Occupied {
     flags: BlockFlags,
     /// `None`: all.
     relations: Option<Vec<Oid>>,
+    keyed: Wanted,
 }
 
 #[derive(Debug, Default)]
 struct Bell {
     rung: AtomicBool,
+    /// Where it was rung for the first time: nothing before concerns who hears it.
+    before: Mutex<Option<Arc<Spot>>>,
     notify: Notify,
 }
 
 impl Bell {
-    fn ring(&self) {
+    /// `before`: nothing up to there was worth it.
+    fn ring(&self, before: Option<&Arc<Spot>>) {
+        if self.rung.load(Ordering::SeqCst) {
+            return;
+        }
+        // An older place that stays here for a moment is behind the one who hears it: it is of no use and no harm.
+        *self.before.lock() = before.cloned();
         if !self.rung.swap(true, Ordering::SeqCst) {
             self.notify.notify_one();
         }
@@ -152,6 +168,7 @@ impl HeadTold {
             bell: Arc::clone(&bell),
             flags: BlockFlags::NONE,
             relations: Some(Vec::new()),
+            keyed: Wanted::new(),
         };
         let number = table.free.pop().unwrap_or(table.seats.len());
         if number == table.seats.len() {
@@ -224,16 +241,20 @@ impl Table {
             self.ring_all();
             return Ok(None);
         };
+        let mut before = None;
         loop {
+            before = cursor.spot().map(Arc::new).or(before);
             let news = RefCell::new(News::default());
             let note = |header: &BlockHeader, relations: &[Oid]| {
                 news.borrow_mut().note(header, relations);
-                false
+                self.keyed.any_of(relations)
             };
             let step: Result<Step, ReadError> = cursor.step_with(&note, RUN);
-            self.ring_for(news.into_inner(), seen);
-            if matches!(step?, Step::Head) {
-                break;
+            self.ring_for(news.into_inner(), before.as_ref(), seen);
+            match step? {
+                Step::Head => break,
+                Step::Skipped => {}
+                Step::Block(block) => self.ring_for_rows(&block, before.as_ref()),
             }
         }
         let spot = cursor.spot();
@@ -241,7 +262,16 @@ impl Table {
         Ok(spot)
     }
 
-    fn ring_for(&mut self, mut news: News, seen: &AtomicUsize) {
+    fn ring_for_rows(&mut self, block: &Block, before: Option<&Arc<Spot>>) {
+        let seats = &self.seats;
+        self.keyed.ring_for(block, &mut self.reader, &|number| {
+            if let Some(Some(seat)) = seats.get(number) {
+                seat.bell.ring(before);
+            }
+        });
+    }
+
+    fn ring_for(&mut self, mut news: News, before: Option<&Arc<Spot>>, seen: &AtomicUsize) {
         news.relations.sort_unstable();
         news.relations.dedup();
         let known = self.seen.len();
@@ -260,28 +290,49 @@ impl Table {
         for oid in &news.relations {
             for number in self.relations.get(oid).into_iter().flatten() {
                 if let Some(Some(seat)) = self.seats.get(*number) {
-                    seat.bell.ring();
+                    seat.bell.ring(before);
                 }
             }
         }
+        if self.unbounded == 0
+            && !Interest::FLAGS
+                .iter()
+                .any(|flag| news.flags.contains(*flag))
+        {
+            return;
+        }
         for seat in self.seats.iter().flatten() {
             if seat.relations.is_none() || seat.flags.intersects(news.flags) {
-                seat.bell.ring();
+                seat.bell.ring(before);
             }
         }
     }
 
     fn ring_all(&self) {
         for seat in self.seats.iter().flatten() {
-            seat.bell.ring();
+            seat.bell.ring(None);
         }
     }
 
     fn set_interest(&mut self, number: usize, interest: Interest) {
-        let Interest { flags, relations } = interest;
-        let relations = relations.filter(|oids| oids.len() <= RELATIONS_MAX);
+        let Interest {
+            flags,
+            mut relations,
+            mut keyed,
+        } = interest;
+        if let Some(relations) = &mut relations {
+            let (many, few) = keyed.into_iter().partition(|(_, one)| is_too_much(one));
+            let many: Wanted = many;
+            relations.extend(many.into_iter().map(|(oid, _)| oid));
+            keyed = few;
+        }
+        let relations = relations.filter(|oids| oids.len() + keyed.len() <= RELATIONS_MAX);
+        if relations.is_none() {
+            keyed.clear();
+        }
         match self.seats.get_mut(number) {
-            Some(Some(seat)) if (seat.flags, &seat.relations) != (flags, &relations) => {}
+            Some(Some(seat))
+                if (seat.flags, &seat.relations, &seat.keyed) != (flags, &relations, &keyed) => {}
             _ => return,
         }
         self.clear_interest(number);
@@ -290,6 +341,9 @@ impl Table {
         };
         seat.flags = flags;
         seat.relations = relations;
+        seat.keyed = keyed;
+        self.unbounded += usize::from(seat.relations.is_none());
+        self.keyed.add(number, &seat.keyed);
         for oid in seat.relations.iter().flatten() {
             self.relations.entry(*oid).or_default().push(number);
         }
@@ -297,7 +351,12 @@ impl Table {
 
     fn clear_interest(&mut self, number: usize) {
         if let Some(Some(seat)) = self.seats.get_mut(number) {
-            for oid in seat.relations.take().into_iter().flatten() {
+            self.keyed.remove(number, &std::mem::take(&mut seat.keyed));
+            let Some(oids) = seat.relations.replace(Vec::new()) else {
+                self.unbounded = self.unbounded.saturating_sub(1);
+                return;
+            };
+            for oid in oids {
                 if let Some(numbers) = self.relations.get_mut(&oid) {
                     numbers.retain(|one| *one != number);
                 }
@@ -354,13 +413,17 @@ impl Seat {
         self.pause = PAUSE_MIN;
     }
 
-    /// A place up to which nothing concerns the stream, from where it was when it began to wait.
+    /// A place up to which nothing concerns the stream, from where it was when it began to wait: the watcher's, or that of
+    /// the block it was rung for.
     pub(super) fn spot(&self) -> Option<Arc<Spot>> {
         if !self.armed {
             return None;
         }
         let spot = self.shared.spot.lock().clone();
-        spot.filter(|_| !self.bell.rung.load(Ordering::SeqCst))
+        if self.bell.rung.load(Ordering::SeqCst) {
+            return self.bell.before.lock().clone();
+        }
+        spot
     }
 
     /// Returns when the stream has to look: it was rung, or its position may have moved for some time. False if nobody

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use pg_proto::{Lsn, PgTimestamp};
 use proto::v1::SubscriberStatus;
 
+use crate::filter::Paths;
 use crate::selection::{Publications, SelectionSpec};
 
 /// How a subscriber is connected.
@@ -63,6 +64,7 @@ pub struct Subscriber {
     apply: AtomicU64,
     changes: AtomicU64,
     bytes: AtomicU64,
+    filter_paths: Mutex<Arc<Paths>>,
 }
 
 impl Subscriber {
@@ -95,6 +97,11 @@ impl Subscriber {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Its stream counts here which way the rows go that its row filters judge.
+    pub fn set_filter_paths(&self, paths: &Arc<Paths>) {
+        *self.filter_paths.lock() = Arc::clone(paths);
+    }
+
     /// What it reported.
     pub fn reported(&self, write: Lsn, flush: Lsn, apply: Lsn) {
         self.write.store(write.0, Ordering::Relaxed);
@@ -112,6 +119,7 @@ impl Subscriber {
             Publications::Named(names) => names.clone(),
         };
         let tables = info.selection.tables.iter().map(Into::into).collect();
+        let paths = Arc::clone(&self.filter_paths.lock());
         SubscriberStatus {
             id: self.id,
             protocol: info.protocol.name().to_owned(),
@@ -129,6 +137,10 @@ impl Subscriber {
             bytes_sent: self.bytes.load(Ordering::Relaxed),
             lag_bytes: head.bytes_since(sent),
             connected_at: self.connected_at.unix_micros(),
+            filtered_native: paths.native(),
+            filtered_index: paths.index(),
+            filtered_source: paths.source(),
+            source_filters: paths.reasons(),
         }
     }
 }
@@ -210,6 +222,7 @@ impl Subscribers {
             apply: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            filter_paths: Mutex::default(),
         });
         list.connected.insert(id, Arc::clone(&subscriber));
         Ok(Registration {

@@ -84,7 +84,27 @@ struct SubscriberView {
     lag_bytes: u64,
     rows_sent: u64,
     bytes_sent: u64,
+    /// Rows that its row filters judged, by who did it.
+    filtered: Filtered,
     connected_at_unix_us: i64,
+}
+
+#[derive(Serialize)]
+struct Filtered {
+    native: u64,
+    index: u64,
+    source: u64,
+    /// Filters that the source judged rows by, each with the reason.
+    by_source: Vec<String>,
+}
+
+impl Filtered {
+    fn short(&self) -> String {
+        if self.native + self.index + self.source == 0 {
+            return "-".to_owned();
+        }
+        format!("{}/{}/{}", self.native, self.index, self.source)
+    }
 }
 
 fn state_name(state: SourceState) -> &'static str {
@@ -166,6 +186,12 @@ impl From<SubscriberStatus> for SubscriberView {
             lag_bytes: subscriber.lag_bytes,
             rows_sent: subscriber.rows_sent,
             bytes_sent: subscriber.bytes_sent,
+            filtered: Filtered {
+                native: subscriber.filtered_native,
+                index: subscriber.filtered_index,
+                source: subscriber.filtered_source,
+                by_source: subscriber.source_filters,
+            },
             connected_at_unix_us: subscriber.connected_at,
         }
     }
@@ -311,6 +337,7 @@ fn print_fanout(fanout: &FanoutView) -> Result<(), Error> {
             subscriber.flush_lsn.to_string(),
             output::bytes(subscriber.lag_bytes),
             subscriber.rows_sent.to_string(),
+            subscriber.filtered.short(),
             output::since(subscriber.connected_at_unix_us),
         ]
     });
@@ -323,7 +350,18 @@ fn print_fanout(fanout: &FanoutView) -> Result<(), Error> {
         "FLUSHED",
         "LAG",
         "ROWS",
+        "FILTERED HERE/BY INDEX/BY SOURCE",
         "AGE",
     ];
-    output::table(&header, &[6, 7], rows.collect())
+    output::table(&header, &[6, 7, 8], rows.collect())?;
+    for subscriber in &fanout.subscribers {
+        for filter in &subscriber.filtered.by_source {
+            let line = format!(
+                "subscriber {}: the source evaluates {filter}",
+                subscriber.id
+            );
+            output::write_line(&line)?;
+        }
+    }
+    Ok(())
 }

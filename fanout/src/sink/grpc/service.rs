@@ -113,6 +113,7 @@ impl Fanout for FanoutService {
         let registration = self.services.subscribers.register(info);
         let registration =
             registration.map_err(|full| Status::resource_exhausted(full.to_string()))?;
+        registration.set_filter_paths(stream.filter_paths());
         tracing::info!(
             subscriber = registration.id(),
             peer = registration.info().peer,

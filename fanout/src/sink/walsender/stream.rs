@@ -101,6 +101,7 @@ impl<'a> Sending<'a> {
         start: Lsn,
         timeout: Option<Duration>,
     ) -> Self {
+        subscriber.set_filter_paths(stream.filter_paths());
         Self {
             stream,
             lease,

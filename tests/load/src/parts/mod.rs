@@ -2,6 +2,7 @@
 
 mod catch_up;
 mod distinct;
+mod equality;
 mod fan_out;
 mod grpc;
 mod idle;
@@ -19,11 +20,12 @@ use crate::scale::Scale;
 use crate::stage;
 
 /// All parts, in the order in which they are run and shown.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "fan_out",
     "ingest",
     "selective",
     "distinct",
+    "equality",
     "latency",
     "large",
     "catch_up",
@@ -41,6 +43,7 @@ pub async fn run(name: &str, scale: Scale) -> Outcome {
         "ingest" => Box::pin(ingest::run(scale)).await,
         "selective" => Box::pin(selective::run(scale)).await,
         "distinct" => Box::pin(distinct::run(scale)).await,
+        "equality" => Box::pin(equality::run(scale)).await,
         "latency" => Box::pin(latency::run(scale)).await,
         "large" => Box::pin(large::run(scale)).await,
         "catch_up" => Box::pin(catch_up::run(scale)).await,
