@@ -15,10 +15,9 @@ use follow::Followers;
 use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output, Warning};
 use crate::error::StreamError;
 use crate::replay::{Advance, Ahead, Replay, Stream, StreamOptions};
-use crate::selection::{Publications, Selection, SelectionSpec, TableName};
+use crate::selection::{Publications, Selection, SelectionSpec};
 use crate::testing::{
-    Action, Expected, Item, Model, TestLog, actions, is_third, name_of, publication_states,
-    relation_oid, schema_of, selection,
+    Action, Expected, Item, Model, TestLog, actions, publication_states, relation_oid, selection,
 };
 
 /// Keeps the bytes as [`Frames`] does, and each message with its ordinal.

@@ -61,6 +61,7 @@ async fn assert_each_has_its_own(source: &Cluster, subscribers: &[GrpcSubscriber
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_is_evaluated_for_those_it_is_for() {
     let mut stage = Stage::new(15, 1, &definitions()).await;
+    stage.wait_for_publication("tenant_0").await;
     // The table is described before its first row, for everybody.
     stage
         .source

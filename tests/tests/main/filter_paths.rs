@@ -19,6 +19,7 @@ const PUBLICATIONS: [&str; 4] = ["here", "by_key", "by_key_too", "at_source"];
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_of_a_subscriber_says_who_judged_its_rows() {
     let mut stage = Stage::new(15, 1, TABLES).await;
+    stage.wait_for_publication("at_source").await;
     stage
         .source
         .sql("insert into t values (0, 'described')")

@@ -32,6 +32,7 @@ async fn create_slot(to: &Endpoint) {
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_end_at_the_row_that_fails() {
     let mut stage = Stage::new(15, 1, TABLES).await;
+    stage.wait_for_publication("at_source").await;
     let endpoints = [stage.source.endpoint(), stage.decant.fanout(0).endpoint()];
     for endpoint in &endpoints {
         create_slot(endpoint).await;
@@ -66,6 +67,7 @@ async fn batches_end_at_the_row_that_fails() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_waits_for_a_source_that_is_away() {
     let mut stage = Stage::new(15, 1, TABLES).await;
+    stage.wait_for_publication("at_source").await;
     let fanout = stage.decant.fanout(0).endpoint();
     create_slot(&fanout).await;
     let start = stage.settle().await;

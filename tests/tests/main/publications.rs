@@ -74,6 +74,7 @@ async fn two_subscribers_with_different_tables() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_and_publications_over_grpc() {
     let mut stage = Stage::new(15, 1, TABLES).await;
+    stage.wait_for_publication("only_a").await;
     let url = stage.decant.fanout(0).grpc_url();
     for change in CHANGES.split(';') {
         stage.source.sql(change).await;

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pg_proto::Lsn;
+use proto::v1::GetCatalogRequest;
+use tests::scale::patience;
 use tests::subscriber::{GrpcSubscriber, Keep, PostgresSubscriber};
 use tests::workload::create_pgbench_tables;
-use tests::{Cluster, Decant};
+use tests::{Cluster, Decant, wait_until};
 use tokio::task::JoinHandle;
 
 /// The publication that subscribers name.
@@ -102,6 +104,22 @@ impl Stage {
             decant.start_fanout().await;
         }
         Self { decant, source }
+    }
+
+    /// Waits until the log knows a publication that was made before the decoder began: what commits before that is judged
+    /// without it.
+    pub(crate) async fn wait_for_publication(&mut self, name: &str) {
+        let mut client = self.decant.fanout(0).client().await;
+        let what = format!("publication {name} is in the log");
+        wait_until(&what, patience(), async || {
+            let request = GetCatalogRequest { lsn: 0 };
+            let catalog = client.get_catalog(request).await;
+            let catalog = catalog.map_err(|status| status.to_string())?.into_inner();
+            let mut known = catalog.publications.iter();
+            let found = known.any(|one| one.name == name);
+            found.then_some(()).ok_or_else(|| "it is not".to_owned())
+        })
+        .await;
     }
 
     /// The end of what the source has committed, as the log sees it: waits until that is durable.
