@@ -13,6 +13,8 @@ help:
 	@echo "make demo        everything once, on a private PostgreSQL (KEEP=1 leaves it running)"
 	@echo "make test        unit, property, golden and integration tests on real PostgreSQL servers"
 	@echo "make sim         the log and the decoder on a simulated disk with faults: 100,000 seeds (SEEDS=1000, SEED=7 replays one)"
+	@echo "make fuzz        every parser under libFuzzer, TIME=60 seconds each (FUZZ=\"pgoutput grammar\" for some)"
+	@echo "make crash       kill -9 of decoder and fanout under load, ROUNDS=500 at failpoints and 500 at random moments"
 	@echo "make acceptance  the same at full size: 200,000 transactions, rows by the million"
 	@echo "make bench       native slots and Decant, measured side by side (BENCH=\"fan_out latency\", SCALE=0.1)"
 	@echo "make check       formatting, lints, documentation"
@@ -54,6 +56,19 @@ test: servers clients
 sim: tools
 	$(CARGO) build --release -p simulation
 	@$(abspath $(TARGET))/release/simulation
+
+# Coverage-guided; make test runs the seeds, former findings and some thousand mutations. Findings go to tests/fuzz/regressions.
+TIME ?= 60
+.PHONY: fuzz
+fuzz:
+	@tests/scripts/fuzz $(abspath $(TARGET))/fuzz $(TIME) $(FUZZ)
+
+# Prints how many kills there were, and what was lost, doubled or out of order.
+ROUNDS ?= 500
+.PHONY: crash
+crash: servers
+	$(CARGO) build --workspace --bins
+	DECANT_SCALE=full DECANT_CRASHES=$(ROUNDS) $(CARGO) test -p tests --test main failpoints:: -- --nocapture
 
 # Failpoints are compiled in where debug assertions are.
 .PHONY: acceptance

@@ -23,6 +23,8 @@ pub mod auth;
 pub mod emit;
 pub mod error;
 pub mod filter;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod metrics;
 pub mod positions;
 pub mod replay;

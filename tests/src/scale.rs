@@ -10,6 +10,14 @@ pub fn pick<T>(small: T, full: T) -> T {
     if is_full() { full } else { small }
 }
 
+/// How often a part is killed: as `DECANT_CRASHES` says, else as [`pick`] does.
+pub fn crashes(small: u32, full: u32) -> u32 {
+    let asked = std::env::var("DECANT_CRASHES").ok();
+    asked
+        .and_then(|count| count.parse().ok())
+        .unwrap_or_else(|| pick(small, full))
+}
+
 /// A deadline for what takes seconds when all is well on a slow machine.
 pub fn patience() -> std::time::Duration {
     std::time::Duration::from_secs(pick(90, 900))

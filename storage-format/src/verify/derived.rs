@@ -109,7 +109,7 @@ pub fn repair(fs: &dyn Fs, log: &Path) -> Result<Repaired, FormatError> {
 
 /// A watermark that can't be understood keeps the decoder from starting, and says nothing.
 fn remove_foreign_watermark(fs: &dyn Fs, log: &Path) -> Result<bool, FormatError> {
-    let foreign = match WatermarkReader::open(log) {
+    let foreign = match WatermarkReader::open_on(fs, log) {
         Err(WatermarkError::Foreign { .. }) => true,
         Ok(reader) => reader
             .read()

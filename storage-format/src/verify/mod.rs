@@ -38,7 +38,7 @@ pub fn verify(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Report, FormatError> {
     let mut report = Report::default();
-    let durable = watermark(log, &mut report);
+    let durable = watermark(fs, log, &mut report);
     report.live = durable.is_some_and(|(_, alive)| alive);
     let state = durable.map(|(state, _)| state);
     let mut walk = Walk::new(fs, log, state, report.live)?;
@@ -57,8 +57,8 @@ pub fn verify(
 }
 
 /// What the watermark says, and whether a decoder is at work.
-fn watermark(log: &Path, report: &mut Report) -> Option<(WatermarkState, bool)> {
-    let opened = WatermarkReader::open(log);
+fn watermark(fs: &dyn Fs, log: &Path, report: &mut Report) -> Option<(WatermarkState, bool)> {
+    let opened = WatermarkReader::open_on(fs, log);
     let read = opened.and_then(|reader| Ok((reader.read()?, reader.heartbeat())));
     match read {
         Ok((state, heartbeat)) => {

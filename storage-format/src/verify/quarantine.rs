@@ -32,7 +32,7 @@ pub struct Quarantined {
 /// segment's end. The old files are kept aside. No decoder may be at work: the log is locked meanwhile.
 pub fn quarantine(fs: &dyn Fs, log: &Path) -> Result<Vec<Quarantined>, FormatError> {
     let _lock = lock_existing(fs, log)?;
-    let watermark = WatermarkReader::open(log)
+    let watermark = WatermarkReader::open_on(fs, log)
         .and_then(|reader| reader.read())
         .ok();
     let mut work = Work {

@@ -17,6 +17,7 @@
 //!   prepared transactions, their ends, and messages that stand alone, in their places.
 //! - What the source was told to be safe, and what a reader of durable data was shown, is there after whatever happens.
 //! - A position promises that everything before it was given.
+//! - In the end `decctl verify` finds every file as it has to be, but for an index that was lost with the power.
 //! - Nobody is refused a position that its slot keeps.
 //! - A decoder ends by itself only if the disk has failed; and when nothing fails any more, everything comes to its end.
 

@@ -7,6 +7,7 @@ use decoder::registry::{Holder, NewSlot};
 use decoder::simulation::Failure;
 use pg_proto::Lsn;
 use storage_format::log::Serve;
+use storage_format::verify::{repair, verify};
 
 use crate::decoder::{Found, Process, log_folder};
 use crate::disk::Disk;
@@ -360,7 +361,25 @@ impl Machine {
             process.seal();
             self.confirm(process.confirmed());
         }
-        self.read_all(&process)
+        self.read_all(&process)?;
+        process.stop().map_err(ended)?;
+        self.verify()
+    }
+
+    /// As `decctl verify` does, after `--repair`: an index may be gone with the power, and is made anew.
+    fn verify(&self) -> Result<(), Wrong> {
+        self.disk.restart();
+        let fs = self.disk.handle(false);
+        let repaired = repair(&*fs, &log_folder());
+        let repaired = repaired.map_err(|error| format!("the log can't be repaired: {error}"))?;
+        self.world
+            .note("repaired", repaired.indexes.len() as u64, 0);
+        let report = verify(&*fs, &log_folder(), &mut |_| {});
+        let report = report.map_err(|error| format!("the log can't be verified: {error}"))?;
+        if report.is_sound() {
+            return Ok(());
+        }
+        Err(format!("the log is not sound: {:?}", report.findings))
     }
 
     fn read_all(&mut self, process: &Process) -> Result<(), Wrong> {

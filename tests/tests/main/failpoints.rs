@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use storage_format::failpoint;
-use tests::scale::{patience, pick};
+use tests::scale::{crashes, patience};
 use tests::subscriber::{GrpcSubscriber, Keep};
 use tests::workload::Pgbench;
 use tokio::task::JoinHandle;
@@ -149,12 +149,17 @@ impl Run {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_every_failpoint() {
     let mut run = Run::start().await;
-    for round in 0..pick(1, 8) {
+    let places = u32::try_from(failpoint::ALL.len()).unwrap();
+    for round in 0..crashes(places, 8 * places).div_ceil(places) {
         for failpoint in failpoint::ALL {
             // Those that are met all the time are met at some later time, too.
             let often = ["append.", "fsync", "watermark", "confirm", "staging"];
             let often = often.iter().any(|prefix| failpoint.starts_with(prefix));
-            let count = if often { 1 + round * 7 } else { 1 + round % 2 };
+            let count = if often {
+                1 + round % 8 * 7
+            } else {
+                1 + round % 2
+            };
             run.die_at(failpoint, count).await;
         }
     }
@@ -167,7 +172,7 @@ async fn at_random_moments() {
     let seed = u64::from(std::process::id());
     eprintln!("seed {seed}");
     let mut random = seed;
-    for _ in 0..pick(10, 500) {
+    for _ in 0..crashes(10, 500) {
         // Knuth's MMIX generator; the low bits are poor.
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)

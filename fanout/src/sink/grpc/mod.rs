@@ -19,4 +19,11 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+/// Checks a request as the service does, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+pub fn check_request(request: proto::v1::SubscribeRequest) {
+    // An error goes to the client.
+    let _ = request::Wanted::try_from(request);
+}
+
 pub use endpoint::{Endpoint, ServeError};

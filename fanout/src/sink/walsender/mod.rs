@@ -34,6 +34,8 @@ mod backends;
 mod client;
 mod command;
 mod endpoint;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod identifiers;
 mod keepalive;
 mod login;

@@ -41,6 +41,19 @@ use effects::{Calls, RIGHTS, Rights};
 use hidden::{Hidden, HiddenError};
 pub(super) use prepared::Prepared;
 
+/// Decides about a text as for a client, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+pub fn read_statement(bytes: &[u8]) {
+    for publications in [None, Some(14), Some(18)] {
+        let dialect = Dialect {
+            escapes: publications.is_none(),
+            has_failover: publications.is_some(),
+            publications,
+        };
+        let _ = analyse(bytes, dialect);
+    }
+}
+
 /// The first statement of every PostgreSQL subscriber and of libpq's replication tools.
 const CLEAR_SEARCH_PATH: &str = "SELECT pg_catalog.set_config('search_path', '', false);";
 

@@ -1,0 +1,242 @@
+//! The files of the log. Each input is tried as it is, and once more with its checksums set right, since otherwise
+//! nearly nothing would get past them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pg_proto::Lsn;
+use storage_format::block::BlockHeader;
+use storage_format::fs::Fs;
+use storage_format::index::Index;
+use storage_format::log::{Log, ReadOptions, Serve, TransactionIter};
+use storage_format::segment::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
+use storage_format::watermark::{WATERMARK_FILE, WatermarkReader};
+use storage_format::{LogWriter, PreparedStore, WriterOptions};
+
+use crate::build::{LOG, Machine};
+
+/// `FORMAT.md`: where the checksums are.
+const SEGMENT_CRC: usize = SEGMENT_HEADER_LEN - 4;
+const BLOCK_HEADER_LEN: usize = 128;
+const CHAIN: usize = 96;
+const BODY_CRC: usize = 100;
+const HEADER_CRC: usize = 124;
+const STORED_LEN: usize = 16;
+
+fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    if let Some(place) = bytes.get_mut(at..at + 4) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn crc(pieces: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    pieces.iter().for_each(|piece| hasher.update(piece));
+    hasher.finalize()
+}
+
+/// Sets the checksums of blocks right, from `offset` on; `chained`: also what each says of the one before it.
+fn right_blocks(bytes: &mut [u8], mut offset: usize, chained: bool) {
+    let mut chain = bytes.get(..SEGMENT_CRC).map_or(0, |head| crc(&[head]));
+    while let Some(rest) = bytes.get_mut(offset..) {
+        let Ok(prefix_len) = BlockHeader::prefix_len(rest) else {
+            return;
+        };
+        let stored = rest.get(STORED_LEN..).and_then(|bytes| bytes.first_chunk());
+        let stored = u32::from_le_bytes(stored.copied().unwrap_or_default()) as usize;
+        let Some(body) = rest.get(prefix_len..prefix_len.saturating_add(stored)) else {
+            return;
+        };
+        let body_crc = crc(&[body]);
+        put_u32(rest, BODY_CRC, body_crc);
+        if chained {
+            put_u32(rest, CHAIN, chain);
+        }
+        let behind = rest.get(BLOCK_HEADER_LEN..prefix_len).unwrap_or_default();
+        chain = crc(&[&rest[..HEADER_CRC], behind]);
+        put_u32(rest, HEADER_CRC, chain);
+        offset += prefix_len + stored;
+    }
+}
+
+fn right_segment(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if let Some(head) = bytes.get(..SEGMENT_CRC) {
+        let sum = crc(&[head]);
+        put_u32(&mut bytes, SEGMENT_CRC, sum);
+    }
+    right_blocks(&mut bytes, SEGMENT_HEADER_LEN, true);
+    bytes
+}
+
+/// A log whose only segment the bytes are: recovered, and read from its start.
+fn run_segment(bytes: &[u8], extension: SegmentExtension) -> bool {
+    let Ok((header, _)) = SegmentHeader::decode(bytes) else {
+        return false;
+    };
+    let machine = Machine::new();
+    let log = Path::new(LOG);
+    machine.put(&header.name.path(log, extension), bytes);
+    let fs: Arc<dyn Fs> = machine.fs;
+    let options = WriterOptions {
+        segment_bytes: 0,
+        start_lsn: Lsn(1),
+    };
+    // A damaged log is an error.
+    let Ok((writer, recovery)) = LogWriter::open(log, options, header.identity, Arc::clone(&fs))
+    else {
+        return false;
+    };
+    let options = ReadOptions {
+        serve: Serve::Durable,
+        cache_bytes: 1 << 20,
+    };
+    let Ok(log) = Log::open_on(fs, log, options) else {
+        return false;
+    };
+    let records = read(&log, header.name.first_lsn);
+    read(&log, recovery.end_lsn);
+    drop(writer);
+    records > 0
+}
+
+/// How many records there are.
+fn read(log: &Arc<Log>, start: Lsn) -> usize {
+    let Ok(cursor) = log.cursor_at(start) else {
+        return 0;
+    };
+    // Ends with the first error, as every reader does.
+    let records = TransactionIter::new(cursor).map_while(Result::ok);
+    let looked_at = records.inspect(|record| {
+        let _ = record.payload().len();
+        let _ = (record.kind(), record.relation(), record.start_lsn());
+    });
+    looked_at.count()
+}
+
+pub(super) fn run_active(bytes: &[u8]) -> bool {
+    let right = right_segment(bytes);
+    run_segment(&right, SegmentExtension::Active);
+    run_segment(bytes, SegmentExtension::Active)
+}
+
+pub(super) fn seeds_of_active() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for recording in [
+        "18-v1-filtered.bin",
+        "18-v1-generated.bin",
+        "15-v3-two-phase.bin",
+    ] {
+        let machine = Machine::with_log(recording, false);
+        for mut file in machine.files("segments", "active") {
+            // Not what was only preallocated.
+            let end = file.iter().rposition(|byte| *byte != 0).unwrap_or_default();
+            file.truncate(end + 1);
+            seeds.push(file);
+        }
+    }
+    seeds
+}
+
+pub(super) fn run_sealed(bytes: &[u8]) -> bool {
+    let right = right_segment(bytes);
+    run_segment(&right, SegmentExtension::Sealed);
+    run_segment(bytes, SegmentExtension::Sealed)
+}
+
+pub(super) fn seeds_of_sealed() -> Vec<Vec<u8>> {
+    sealed().files("segments", "seg")
+}
+
+fn sealed() -> Machine {
+    Machine::with_log("15-v3-two-phase.bin", true)
+}
+
+fn index_name() -> SegmentName {
+    let seeds = seeds_of_sealed();
+    let header = seeds.first().map(|segment| SegmentHeader::decode(segment));
+    let header = header.and_then(Result::ok);
+    header.expect("a segment was sealed").0.name
+}
+
+/// The first 8 bytes are the length of its segment.
+pub(super) fn run_index(bytes: &[u8]) -> bool {
+    static NAME: std::sync::OnceLock<SegmentName> = std::sync::OnceLock::new();
+    let Some((length, index)) = bytes.split_first_chunk() else {
+        return false;
+    };
+    let name = *NAME.get_or_init(index_name);
+    let mut right = index.to_vec();
+    if let Some((head, entries)) = index.split_at_checked(64) {
+        put_u32(&mut right, 48, crc(&[entries]));
+        let sum = right.get(..head.len() - 4).map(|head| crc(&[head]));
+        put_u32(&mut right, 60, sum.unwrap_or_default());
+    }
+    let mut understood = false;
+    for bytes in [index.to_vec(), right] {
+        let decoded = Index::decode(Bytes::from(bytes), name, u64::from_le_bytes(*length));
+        if let Ok(index) = decoded {
+            let _ = index.entries().count();
+            understood = true;
+        }
+    }
+    understood
+}
+
+pub(super) fn seeds_of_index() -> Vec<Vec<u8>> {
+    let machine = sealed();
+    let lengths = machine.files("segments", "seg");
+    let lengths = lengths.iter().map(|segment| segment.len() as u64);
+    let indexes = machine.files("segments", "idx");
+    let both = lengths.zip(indexes);
+    both.map(|(length, index)| [&length.to_le_bytes()[..], &index].concat())
+        .collect()
+}
+
+pub(super) fn run_watermark(bytes: &[u8]) -> bool {
+    let machine = Machine::new();
+    let log = Path::new(LOG);
+    machine.put(&log.join(WATERMARK_FILE), bytes);
+    let Ok(watermark) = WatermarkReader::open_on(&*machine.fs, log) else {
+        return false;
+    };
+    let _ = (watermark.fence(), watermark.cut(), watermark.heartbeat());
+    watermark.read().is_ok()
+}
+
+pub(super) fn seeds_of_watermark() -> Vec<Vec<u8>> {
+    let machine = Machine::with_log("18-v1-filtered.bin", false);
+    vec![machine.get(&Path::new(LOG).join(WATERMARK_FILE))]
+}
+
+/// The file of a prepared transaction.
+pub(super) fn run_prepared(bytes: &[u8]) -> bool {
+    let mut right = bytes.to_vec();
+    right_blocks(&mut right, 0, false);
+    // Length of the trailer, its checksum, magic.
+    let tail_at = right.len().saturating_sub(16);
+    let length = right.get(tail_at..).and_then(|tail| tail.first_chunk());
+    let length = u32::from_le_bytes(length.copied().unwrap_or_default()) as usize;
+    let trailer = tail_at
+        .checked_sub(length)
+        .and_then(|at| right.get(at..tail_at));
+    if let Some(sum) = trailer.map(|trailer| crc(&[trailer])) {
+        put_u32(&mut right, tail_at + 4, sum);
+    }
+    run_prepared_file(&right);
+    run_prepared_file(bytes)
+}
+
+fn run_prepared_file(bytes: &[u8]) -> bool {
+    let machine = Machine::new();
+    let log = Path::new(LOG);
+    machine.put(&log.join("prepared").join("7-0000000000000100"), bytes);
+    let store = PreparedStore::open(log, Arc::clone(&machine.fs) as Arc<dyn Fs>);
+    let loaded = store.and_then(|store| store.load(Lsn(u64::MAX)));
+    loaded.is_ok_and(|loaded| !loaded.is_empty())
+}
+
+pub(super) fn seeds_of_prepared() -> Vec<Vec<u8>> {
+    Machine::with_prepared()
+}
