@@ -11,7 +11,7 @@ use storage_format::record::{PreparedRecord, RecordKind};
 use super::announced::{Announced, Descriptions};
 use super::definition::OwnDefinition;
 use super::early::EarlyTransaction;
-use super::family::{Family, Sent};
+use super::family::Family;
 use super::plan::Plan;
 use super::rewrite::{Rewriter, RowError};
 use super::suspend::Suspended;
@@ -121,7 +121,7 @@ pub(crate) struct Emitter {
     /// Where the walk through the block at hand stops, if not at every record.
     pub(super) plan: Plan,
     /// Those who asked for the same.
-    family: Option<Arc<Family>>,
+    pub(super) family: Option<Arc<Family>>,
     /// What it goes through is the staging of a transaction that has not ended.
     pub(super) is_early: bool,
     /// Transactions that are being sent before their end.
@@ -129,7 +129,7 @@ pub(crate) struct Emitter {
     position: Lsn,
     pub(super) warned: Vec<String>,
     /// For tests, to compare: no block is handed on whole.
-    walk_always: bool,
+    pub(super) walk_always: bool,
 }
 
 impl Emitter {
@@ -233,31 +233,14 @@ impl Emitter {
             let outcome = self.walk(block, out);
             return self.leave(block, outcome, out);
         };
-        if let Some(sent) = family.find(block, catalog) {
-            out.give(&sent.slices);
-            let step = Step {
-                changes: sent.changes,
-                commits: sent.commits,
-                ..self.step()
-            };
-            return self.leave(block, Ok(Outcome::On(step)), out);
-        }
-        let outcome = self.walk(block, out);
-        let outcome = self.leave(block, outcome, out)?;
-        if let Outcome::On(step) = &outcome
-            && self.lanes_are_announced()
-        {
-            let sent = Sent {
-                slices: out.taken_since(mark),
-                changes: step.changes,
-                commits: step.commits,
-            };
-            family.keep(block, catalog, sent);
-        }
-        Ok(outcome)
+        self.walk_shared(block, &family, mark, out)
     }
 
-    fn walk(&mut self, block: &Block, out: &mut impl Output) -> Result<Outcome, StreamError> {
+    pub(super) fn walk(
+        &mut self,
+        block: &Block,
+        out: &mut impl Output,
+    ) -> Result<Outcome, StreamError> {
         if !self.by_position && self.plan(block) {
             Walk::new(self, block, out).run_planned()
         } else {
@@ -284,40 +267,7 @@ impl Emitter {
         self.leave(block, outcome, out)
     }
 
-    /// With whom what is made of the block is shared, and where the output stands: only if it depends on nothing but what
-    /// they all asked for, and leaves them all in the same state.
-    fn sharing(&self, block: &Block, out: &impl Output) -> Option<(Arc<Family>, usize)> {
-        let family = self.family.as_ref().filter(|family| family.shares(block))?;
-        let header = block.header();
-        let own = [
-            BlockFlags::CONTINUES,
-            BlockFlags::OPEN_END,
-            BlockFlags::HAS_CATALOG,
-            BlockFlags::HAS_TRUNCATE,
-            BlockFlags::HAS_STREAMED,
-            BlockFlags::PREPARED,
-            BlockFlags::ENDS_PREPARED,
-        ];
-        let same = header.first_commit_lsn > self.options.start
-            && !own.into_iter().any(|flag| header.flags.contains(flag))
-            && matches!(self.transaction, Transaction::None)
-            && !self.by_position
-            && self.prepared.is_none()
-            && self.options.end.is_none()
-            && !self.fails_on_rows()
-            && self.lanes_are_announced()
-            && !self.walk_always;
-        let mark = if same { out.mark()? } else { return None };
-        Some((Arc::clone(family), mark))
-    }
-
-    /// Whether the connection knows all relations that are sent.
-    fn lanes_are_announced(&self) -> bool {
-        let mut sent = self.lanes.iter().filter(|lane| !lane.passes.is_empty());
-        sent.all(|lane| lane.announced)
-    }
-
-    fn leave(
+    pub(super) fn leave(
         &mut self,
         block: &Block,
         outcome: Result<Outcome, StreamError>,

@@ -22,6 +22,7 @@ mod output;
 mod plan;
 mod prepared;
 mod rewrite;
+mod sharing;
 mod suspend;
 #[cfg(test)]
 mod tests;

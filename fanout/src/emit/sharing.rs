@@ -1,0 +1,80 @@
+//! What is made of a block is made once for all members of a [`Family`].
+
+use std::sync::Arc;
+
+use storage_format::block::{Block, BlockFlags};
+
+use super::family::{Family, Sent};
+use super::output::Output;
+use super::transaction::Transaction;
+use super::{Emitter, Outcome, Step};
+use crate::error::StreamError;
+
+impl Emitter {
+    /// Hands over what another member made of the block, or makes it for those who come.
+    pub(super) fn walk_shared(
+        &mut self,
+        block: &Arc<Block>,
+        family: &Family,
+        mark: usize,
+        out: &mut impl Output,
+    ) -> Result<Outcome, StreamError> {
+        // As of the block's start: the walk may change it.
+        let catalog = Arc::clone(&self.catalog);
+        if let Some(sent) = family.find(block, &catalog) {
+            out.give(&sent.slices);
+            let step = Step {
+                changes: sent.changes,
+                commits: sent.commits,
+                ..self.step()
+            };
+            return self.leave(block, Ok(Outcome::On(step)), out);
+        }
+        let outcome = self.walk(block, out);
+        let outcome = self.leave(block, outcome, out)?;
+        if let Outcome::On(step) = &outcome
+            && self.lanes_are_announced()
+        {
+            let sent = Sent {
+                slices: out.taken_since(mark),
+                changes: step.changes,
+                commits: step.commits,
+            };
+            family.keep(block, &catalog, sent);
+        }
+        Ok(outcome)
+    }
+
+    /// With whom what is made of the block is shared, and where the output stands: only if it depends on nothing but what
+    /// they all asked for, and leaves them all in the same state.
+    pub(super) fn sharing(&self, block: &Block, out: &impl Output) -> Option<(Arc<Family>, usize)> {
+        let family = self.family.as_ref().filter(|family| family.shares(block))?;
+        let header = block.header();
+        let own = [
+            BlockFlags::CONTINUES,
+            BlockFlags::OPEN_END,
+            BlockFlags::HAS_CATALOG,
+            BlockFlags::HAS_TRUNCATE,
+            BlockFlags::HAS_STREAMED,
+            BlockFlags::PREPARED,
+            BlockFlags::ENDS_PREPARED,
+        ];
+        let same = header.first_commit_lsn > self.options.start
+            && !own.into_iter().any(|flag| header.flags.contains(flag))
+            && matches!(self.transaction, Transaction::None)
+            && !self.by_position
+            && self.prepared.is_none()
+            && self.options.end.is_none()
+            && !self.fails_on_rows()
+            && self.lanes_are_announced()
+            && !self.walk_always;
+        let mark = if same { out.mark()? } else { return None };
+        Some((Arc::clone(family), mark))
+    }
+
+    /// Whether the connection knows all relations that are sent.
+    fn lanes_are_announced(&self) -> bool {
+        let mut sent = self.lanes.iter().filter(|lane| !lane.passes.is_empty());
+        sent.all(|lane| lane.announced)
+    }
+}
