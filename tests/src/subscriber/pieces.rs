@@ -69,8 +69,24 @@ impl PieceClient {
         from: Lsn,
         options: &str,
     ) -> Result<Self, SqlError> {
-        Ok(Self {
-            session: replication::start(to, slot, from, options).await?,
+        let session = replication::start(to, slot, from, options).await?;
+        Ok(Self::new(session))
+    }
+
+    /// As [`Self::start`], for a slot whose last connection was closed a moment ago.
+    pub async fn start_when_free(
+        to: &Endpoint,
+        slot: &str,
+        from: Lsn,
+        options: &str,
+    ) -> Result<Self, SqlError> {
+        let session = replication::start_when_free(to, slot, from, options).await?;
+        Ok(Self::new(session))
+    }
+
+    fn new(session: Session) -> Self {
+        Self {
+            session,
             promised: Lsn::INVALID,
             open: Unit::new(),
             streams: BTreeMap::new(),
@@ -78,7 +94,7 @@ impl PieceClient {
             before_end: 0,
             aborts: 0,
             subtransaction_aborts: Vec::new(),
-        })
+        }
     }
 
     /// Receives until all that commits below `end` is here.

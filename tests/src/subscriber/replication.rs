@@ -3,7 +3,12 @@
 use pg_proto::replication::StatusUpdate;
 use pg_proto::{Lsn, PgTimestamp};
 
+use crate::scale::patience;
 use crate::sql::{Endpoint, Session, SqlError};
+use crate::wait_until;
+
+/// SQLSTATE of a slot that another connection has.
+const SLOT_IN_USE: &str = "55006";
 
 /// Connects and starts `slot` with pgoutput options such as `proto_version '1'`.
 pub(super) async fn start(
@@ -16,6 +21,23 @@ pub(super) async fn start(
     let command = format!("START_REPLICATION SLOT \"{slot}\" LOGICAL {from} ({options})");
     session.start_copy(&command).await?;
     Ok(session)
+}
+
+/// As [`start`], for a slot whose last connection was closed a moment ago: the server may not have noticed yet. Any other
+/// error is the answer.
+pub(super) async fn start_when_free(
+    to: &Endpoint,
+    slot: &str,
+    from: Lsn,
+    options: &str,
+) -> Result<Session, SqlError> {
+    wait_until("the slot is free", patience(), async || {
+        match start(to, slot, from, options).await {
+            Err(error) if error.code == SLOT_IN_USE => Err(error.to_string()),
+            answer => Ok(answer),
+        }
+    })
+    .await
 }
 
 /// Tells the server that everything up to `flush` is safe here.

@@ -52,13 +52,29 @@ impl StreamClient {
         from: Lsn,
         options: &str,
     ) -> Result<Self, SqlError> {
-        Ok(Self {
-            session: replication::start(to, slot, from, options).await?,
+        let session = replication::start(to, slot, from, options).await?;
+        Ok(Self::new(session))
+    }
+
+    /// As [`Self::start`], for a slot whose last connection was closed a moment ago.
+    pub async fn start_when_free(
+        to: &Endpoint,
+        slot: &str,
+        from: Lsn,
+        options: &str,
+    ) -> Result<Self, SqlError> {
+        let session = replication::start_when_free(to, slot, from, options).await?;
+        Ok(Self::new(session))
+    }
+
+    fn new(session: Session) -> Self {
+        Self {
+            session,
             open: None,
             last_commit: Lsn::INVALID,
             promised: Lsn::INVALID,
             confirmed: Lsn::INVALID,
-        })
+        }
     }
 
     /// Receives until all that commits below `end` is here.

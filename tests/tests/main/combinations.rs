@@ -171,7 +171,7 @@ async fn compare_all(major: u32) {
 }
 
 async fn units(to: &Endpoint, slot: &str, options: &str, end: Lsn) -> (Vec<Unit>, u64) {
-    let client = PieceClient::start(to, slot, Lsn::INVALID, options).await;
+    let client = PieceClient::start_when_free(to, slot, Lsn::INVALID, options).await;
     let mut client = client.unwrap_or_else(|error| panic!("{options}: {error}"));
     let units = client.receive_until(end, patience()).await;
     (units, client.before_end)

@@ -121,24 +121,13 @@ async fn over_the_replication_protocol() {
         let Some(after) = all[number..].first().map(|transaction| transaction.end_lsn) else {
             continue;
         };
-        let mut client = start_when_free(&endpoint, after).await;
+        let mut client = StreamClient::start_when_free(&endpoint, "replay", after, OPTIONS)
+            .await
+            .unwrap();
         let part = client.receive_until(end, patience()).await;
         assert!(
             plain(&part) == plain(&all[number + 1..]),
             "from {after} on {PUBLICATION}"
         );
     }
-}
-
-/// The connection before may not have ended on the server's side yet.
-async fn start_when_free(endpoint: &tests::sql::Endpoint, from: Lsn) -> StreamClient {
-    tests::wait_until("the slot is free", patience(), async || {
-        StreamClient::start(endpoint, "replay", from, OPTIONS)
-            .await
-            .map_err(|error| {
-                assert_eq!(error.code, "55006", "{error}");
-                error.to_string()
-            })
-    })
-    .await
 }

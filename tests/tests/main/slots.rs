@@ -14,7 +14,7 @@ const TABLE: &str = "create table t (id int primary key, v text)";
 /// How many transactions come from a slot up to `end`. With `confirm` they are not to come again.
 async fn received(endpoint: &Endpoint, slot: &str, end: Lsn, confirm: bool) -> usize {
     let options = format!("proto_version '1', publication_names '{PUBLICATION}'");
-    let mut client = StreamClient::start(endpoint, slot, Lsn::INVALID, &options)
+    let mut client = StreamClient::start_when_free(endpoint, slot, Lsn::INVALID, &options)
         .await
         .unwrap();
     let count = client.receive_until(end, patience()).await.len();

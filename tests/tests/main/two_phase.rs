@@ -110,7 +110,9 @@ async fn a_prepare_that_was_confirmed_does_not_come_again() {
     client.send_status(end_of(&units[0]), true).await;
     drop(client);
     // The option makes it one, from there on.
-    let mut client = start_when_free(&fanout, "later").await;
+    let mut client = PieceClient::start_when_free(&fanout, "later", Lsn::INVALID, TWO_PHASE)
+        .await
+        .unwrap();
     let step = "begin; insert into t values (2); prepare transaction 'behind'";
     session.run(step).await;
     let end = stage.settle().await;
@@ -121,26 +123,15 @@ async fn a_prepare_that_was_confirmed_does_not_come_again() {
     session.run("commit prepared 'behind'").await;
     session.run("commit prepared 'before'").await;
     let end = stage.settle().await;
-    let mut client = start_when_free(&fanout, "later").await;
+    let mut client = PieceClient::start_when_free(&fanout, "later", Lsn::INVALID, TWO_PHASE)
+        .await
+        .unwrap();
     let units = client.receive_until(end, patience()).await;
     assert_eq!(
         tags(&units),
         ["K", "bIP", "K"],
         "one was sent at its PREPARE, the other was prepared before"
     );
-}
-
-/// The connection before may not be noticed as gone yet.
-async fn start_when_free(to: &Endpoint, slot: &str) -> PieceClient {
-    loop {
-        match PieceClient::start(to, slot, Lsn::INVALID, TWO_PHASE).await {
-            Ok(client) => return client,
-            Err(error) if error.code == "55006" => {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,6 @@
 mod history;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 use pg_proto::pgoutput::{Change, ColumnValue, Framing, Message, decode};
 use pg_proto::{Lsn, Oid};
@@ -146,17 +145,8 @@ async fn receive(
 ) -> Vec<(Lsn, Vec<Row>)> {
     let options = format!("proto_version '1', publication_names 'p{publication}'");
     let slot = format!("s{publication}");
-    let deadline = Instant::now() + patience();
-    let mut client = loop {
-        match StreamClient::start(from, &slot, start, &options).await {
-            Ok(client) => break client,
-            // The connection before was closed a moment ago.
-            Err(error) if error.code == "55006" && Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(error) => panic!("{slot}: {error}"),
-        }
-    };
+    let client = StreamClient::start_when_free(from, &slot, start, &options).await;
+    let mut client = client.unwrap_or_else(|error| panic!("{slot}: {error}"));
     let received = client.receive_until(end, patience()).await;
     let mut known = HashMap::new();
     let transactions = received.into_iter();
