@@ -177,14 +177,16 @@ impl Decant {
         self.wait_until_streaming().await;
     }
 
-    /// Starts the decoder, whatever becomes of it.
+    /// Starts the decoder, whatever becomes of it; one that runs is killed.
     pub fn spawn_decoder(&mut self) {
+        self.decoder = None;
         let log = self.home.path().join("decoder.log");
         self.decoder = Some(Process::spawn("decoder", self.command("decoder"), &log));
     }
 
     /// Starts the decoder so that it dies, as by `kill -9`, when it meets a failpoint for the `count`-th time.
     pub fn spawn_decoder_to_die_at(&mut self, failpoint: &str, count: u32) {
+        self.decoder = None;
         let log = self.home.path().join("decoder.log");
         let mut command = self.command("decoder");
         command.env("FAILPOINT", format!("{failpoint}:{count}"));
@@ -261,7 +263,7 @@ impl Decant {
         number
     }
 
-    /// Starts a fanout again that was killed or stopped.
+    /// Starts a fanout again; one that runs is killed.
     pub async fn restart_fanout(&mut self, number: usize) {
         self.spawn_fanout(number);
         self.wait_until_serving(number).await;
@@ -286,8 +288,9 @@ impl Decant {
         .await;
     }
 
-    /// Starts a fanout, whatever becomes of it.
+    /// Starts a fanout, whatever becomes of it. If it runs it is killed before: the new one needs its ports.
     pub fn spawn_fanout(&mut self, number: usize) {
+        self.fanouts[number].process = None;
         let mut command = self.command("fanout");
         let fanout = &self.fanouts[number];
         for (key, value) in [
