@@ -38,7 +38,15 @@ pub(crate) struct Family {
     spec: SelectionSpec,
     /// Without the start.
     options: EmitOptions,
-    made: Mutex<VecDeque<Made>>,
+    kept: Mutex<Kept>,
+}
+
+/// What was made last, the newest behind.
+#[derive(Debug, Default)]
+struct Kept {
+    made: VecDeque<Made>,
+    /// Of all of them.
+    bytes: usize,
 }
 
 /// What is sent of a block.
@@ -48,6 +56,7 @@ struct Made {
     /// In force at its start.
     catalog: Arc<Catalog>,
     sent: Arc<Sent>,
+    bytes: usize,
 }
 
 /// What is sent of a block, with its counts.
@@ -78,7 +87,7 @@ impl Families {
         let family = Arc::new(Family {
             spec: spec.clone(),
             options,
-            made: Mutex::default(),
+            kept: Mutex::default(),
         });
         families.push(Arc::downgrade(&family));
         family
@@ -93,8 +102,8 @@ impl Family {
 
     /// What another one was sent of this block under this catalog.
     pub(super) fn find(&self, block: &Arc<Block>, catalog: &Arc<Catalog>) -> Option<Arc<Sent>> {
-        let made = self.made.lock();
-        let mut newest_first = made.iter().rev();
+        let kept = self.kept.lock();
+        let mut newest_first = kept.made.iter().rev();
         let found = newest_first
             .find(|made| Arc::ptr_eq(&made.block, block) && Arc::ptr_eq(&made.catalog, catalog));
         found.map(|made| Arc::clone(&made.sent))
@@ -102,26 +111,21 @@ impl Family {
 
     /// Keeps what was sent of a block, for the others.
     pub(super) fn keep(&self, block: &Arc<Block>, catalog: &Arc<Catalog>, sent: Sent) {
+        let slices: usize = sent.slices.iter().map(Bytes::len).sum();
         let made = Made {
             block: Arc::clone(block),
             catalog: Arc::clone(catalog),
             sent: Arc::new(sent),
+            bytes: block.weight() + slices,
         };
-        let mut all = self.made.lock();
-        all.push_back(made);
-        let mut bytes: usize = all.iter().map(Made::bytes).sum();
-        while all.len() > BLOCKS_MAX || bytes > BYTES_MAX {
-            let Some(oldest) = all.pop_front() else {
+        let mut kept = self.kept.lock();
+        kept.bytes += made.bytes;
+        kept.made.push_back(made);
+        while kept.made.len() > BLOCKS_MAX || kept.bytes > BYTES_MAX {
+            let Some(oldest) = kept.made.pop_front() else {
                 return;
             };
-            bytes -= oldest.bytes();
+            kept.bytes -= oldest.bytes;
         }
-    }
-}
-
-impl Made {
-    fn bytes(&self) -> usize {
-        let slices: usize = self.sent.slices.iter().map(Bytes::len).sum();
-        self.block.weight() + slices
     }
 }

@@ -41,6 +41,17 @@ async fn stage() -> (Stage, std::path::PathBuf) {
     (stage, file)
 }
 
+/// As the role that has grants, with a slot `s`.
+async fn reader(stage: &mut Stage) -> Endpoint {
+    let mut reader = stage.decant.fanout(0).endpoint();
+    reader.user = "reader".to_owned();
+    let mut session = Session::connect_for_replication(&reader).await.unwrap();
+    session
+        .run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput NOEXPORT_SNAPSHOT")
+        .await;
+    reader
+}
+
 async fn start(
     endpoint: &Endpoint,
     publications: &str,
@@ -54,12 +65,7 @@ async fn start(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_reads_what_it_was_granted_and_nothing_else() {
     let (mut stage, file) = stage().await;
-    let mut reader = stage.decant.fanout(0).endpoint();
-    reader.user = "reader".to_owned();
-    let mut session = Session::connect_for_replication(&reader).await.unwrap();
-    session
-        .run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput NOEXPORT_SNAPSHOT")
-        .await;
+    let reader = reader(&mut stage).await;
     stage
         .source
         .sql("insert into orders values (1, 10, 'secret')")
@@ -143,12 +149,7 @@ async fn publications_of_decants_own_are_granted_like_the_others() {
     std::fs::write(&file, granted).unwrap();
     stage.decant.stop_fanout(0).await;
     stage.decant.restart_fanout(0).await;
-    let mut reader = stage.decant.fanout(0).endpoint();
-    reader.user = "reader".to_owned();
-    let mut session = Session::connect_for_replication(&reader).await.unwrap();
-    session
-        .run("CREATE_REPLICATION_SLOT s LOGICAL pgoutput NOEXPORT_SNAPSHOT")
-        .await;
+    let reader = reader(&mut stage).await;
     stage
         .source
         .sql("insert into orders values (1, 10, 'secret'), (2, 1, 'secret')")
