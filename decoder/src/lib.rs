@@ -49,4 +49,4 @@ mod threads;
 pub use error::DecoderError;
 pub use ingest::{IngestError, StreamError};
 pub use run::Prepared;
-pub use source::{Severity, SourceError, connect_options};
+pub use source::{Addresses, Severity, SourceError, connect_options};

@@ -19,7 +19,7 @@ use crate::error::DecoderError;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::retention::{Policy, Retention};
-use crate::source::connect_options;
+use crate::source::Addresses;
 use crate::state::{DecoderState, RefreshCatalog, SourceState};
 
 /// What the services share with the rest.
@@ -137,10 +137,10 @@ impl Parts {
                 publication: source.publication.clone(),
             },
             Arc::clone(&self.recogniser),
-            Explainer::new(connect_options(
-                &self.config,
-                &format!("decant_{}_explain", source.slot),
-            )),
+            Explainer::new(
+                Addresses::new(&self.config, &format!("decant_{}_explain", source.slot)),
+                Arc::clone(&self.state),
+            ),
             stop.clone(),
         );
         tokio::spawn(async move {
@@ -163,7 +163,7 @@ impl Parts {
             state: Arc::clone(&self.state),
             recogniser: Arc::clone(&self.recogniser),
             registry: Arc::clone(&self.registry),
-            options: connect_options(&self.config, &name),
+            addresses: Addresses::new(&self.config, &name),
             poll_interval: Duration::from_millis(self.config.decoder.catalog_poll_ms),
             slot: self.config.source.slot.clone(),
         };

@@ -58,6 +58,8 @@ pub struct SourceStatus {
     pub system_identifier: u64,
     /// The timeline.
     pub timeline: u32,
+    /// Whether it is a standby.
+    pub standby: bool,
     /// `server_version` as the source says it.
     pub server_version: String,
     /// `server_version_num`, such as 150018.

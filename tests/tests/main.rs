@@ -51,6 +51,7 @@ mod main {
     mod snapshots;
     mod source_faults;
     mod stage;
+    mod standby;
     mod stopped_subscriber;
     mod subscription_conflict;
     mod subscription_life;

@@ -42,6 +42,9 @@ pub(crate) enum Error {
     /// The source database can't be reached.
     #[error("cannot connect to the source database")]
     Connect(#[source] pg_client::ConnectError),
+    /// The primary of a source that is a standby can't be reached.
+    #[error("cannot connect to the primary of the source (source.primary_host)")]
+    Primary(#[source] pg_client::ConnectError),
     /// The source database refused a statement.
     #[error("source database")]
     Source(#[from] pg_client::Error),
@@ -106,6 +109,21 @@ pub(crate) enum Error {
         question: &'static str,
         /// What came.
         found: String,
+    },
+    /// A standby whose primary is not configured.
+    #[error(
+        "the source is a standby, where this can't be done: set source.primary_host (and source.primary_port) to its primary"
+    )]
+    PrimaryUnknown,
+    /// The standby does not follow its primary.
+    #[error(
+        "the standby has replayed up to {replayed} and does not reach {wanted} of its primary: is it connected to that?"
+    )]
+    NotReplayed {
+        /// The position of the primary.
+        wanted: String,
+        /// That of the standby.
+        replayed: String,
     },
     /// The log can't go on with this source.
     #[error("the source can't be accepted for this log: {0}")]

@@ -40,9 +40,31 @@ pub enum CatalogError {
     Form(#[from] serde_json::Error),
     /// Nothing can be written there.
     #[error(
-        "the source is a standby, where no message can be written: run SELECT decant.emit_catalog() on its primary"
+        "the publications can't be stated at a standby: set source.primary_host and source.primary_port to the primary"
     )]
     Standby,
+    /// The primary is none of the source's.
+    #[error(
+        "the system identifier at source.primary_host is {found}, that of the source, a standby, is {expected}: it is \
+         not its primary. Correct source.primary_host and source.primary_port"
+    )]
+    OtherCluster {
+        /// The standby's.
+        expected: u64,
+        /// The primary's.
+        found: u64,
+    },
+    /// The primary and the standby have gone different ways, or the standby is not so far yet.
+    #[error(
+        "the server at source.primary_host is on timeline {found}, the source, a standby, on timeline {expected}: if the \
+         standby follows another primary now, set source.primary_host to that"
+    )]
+    OtherTimeline {
+        /// The standby's.
+        expected: u32,
+        /// The primary's.
+        found: u32,
+    },
     /// There are no random numbers.
     #[error("the system has no random numbers for a secret")]
     Random,
@@ -65,6 +87,8 @@ impl CatalogError {
             Self::Answer { .. }
             | Self::Form(_)
             | Self::Standby
+            | Self::OtherCluster { .. }
+            | Self::OtherTimeline { .. }
             | Self::Random
             | Self::Registry(_)
             | Self::Task(_) => false,

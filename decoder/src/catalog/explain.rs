@@ -1,8 +1,9 @@
 //! What a publication means that nobody makes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use pg_client::{ConnectOptions, Connection};
+use pg_client::Connection;
 use pg_proto::wire::sqlstate;
 use storage_format::catalog::PublicationState;
 use tokio::sync::Semaphore;
@@ -10,6 +11,8 @@ use tokio::sync::Semaphore;
 use super::error::CatalogError;
 use super::own::alone;
 use super::session::publications_of;
+use crate::source::Addresses;
+use crate::state::DecoderState;
 
 /// Connections to the source at once. Whoever comes then waits.
 const CONNECTIONS_MAX: usize = 4;
@@ -29,7 +32,8 @@ const BEGIN: &str =
 /// Has the source parse publications.
 #[derive(Debug)]
 pub struct Explainer {
-    options: ConnectOptions,
+    addresses: Addresses,
+    state: Arc<DecoderState>,
     connections: Semaphore,
 }
 
@@ -53,11 +57,12 @@ pub enum ExplainError {
 }
 
 impl Explainer {
-    /// Over connections of these options.
+    /// Over connections to the server that can be written to, which `state` knows.
     #[must_use]
-    pub fn new(options: ConnectOptions) -> Self {
+    pub fn new(addresses: Addresses, state: Arc<DecoderState>) -> Self {
         Self {
-            options,
+            addresses,
+            state,
             connections: Semaphore::new(CONNECTIONS_MAX),
         }
     }
@@ -71,7 +76,8 @@ impl Explainer {
     async fn ask(&self, definition: &str) -> Result<PublicationState, ExplainError> {
         // The semaphore is never closed.
         let _permit = self.connections.acquire().await;
-        let mut connection = Connection::connect(&self.options)
+        let options = self.addresses.writable(self.state.source().standby);
+        let mut connection = Connection::connect(options)
             .await
             .map_err(CatalogError::Connect)?;
         connection.simple_query(BEGIN).await.map_err(failed)?;

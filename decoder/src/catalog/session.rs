@@ -14,7 +14,7 @@ use super::recogniser::{PREFIX, Recogniser};
 use super::secret::Secret;
 use super::sql::state_query;
 use crate::registry::Registry;
-use crate::state::{CatalogMode, DecoderState};
+use crate::state::{CatalogMode, DecoderState, SourceStatus};
 
 /// Longest time for one statement. None of them waits for others' transactions longer than a moment.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -128,6 +128,40 @@ async fn read_secret(connection: &mut Connection) -> Result<Secret, CatalogError
     .map(Secret::new)
 }
 
+/// Whether what is written here reaches a standby that is the source: a primary of the same cluster, on its timeline.
+pub(super) async fn check_primary(
+    connection: &mut Connection,
+    standby: &SourceStatus,
+) -> Result<(), CatalogError> {
+    const ACTION: &str = "find out whether source.primary_host is the primary of the source";
+    const SQL: &str = "\
+        SELECT pg_catalog.pg_is_in_recovery() AS standby, s.system_identifier, \
+               CASE WHEN NOT pg_catalog.pg_is_in_recovery() \
+                    THEN pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_flush_lsn()), 8) \
+               END AS timeline \
+          FROM pg_catalog.pg_control_system() s";
+    let results = run(connection, SQL, ACTION).await?;
+    let value = |column| results.first().and_then(|result| result.value(0, column));
+    if value("standby") != Some("f") {
+        return Err(CatalogError::Standby);
+    }
+    let cluster: Option<u64> = value("system_identifier").and_then(|text| text.parse().ok());
+    if cluster != Some(standby.system_identifier) {
+        return Err(CatalogError::OtherCluster {
+            expected: standby.system_identifier,
+            found: cluster.unwrap_or_default(),
+        });
+    }
+    let timeline = value("timeline").and_then(|text| u32::from_str_radix(text, 16).ok());
+    if timeline != Some(standby.timeline) {
+        return Err(CatalogError::OtherTimeline {
+            expected: standby.timeline,
+            found: timeline.unwrap_or_default(),
+        });
+    }
+    Ok(())
+}
+
 /// The publications as the source sees them now.
 pub(super) async fn publications(
     connection: &mut Connection,
@@ -203,6 +237,7 @@ pub(super) async fn describe(
 pub(super) async fn emit(
     connection: &mut Connection,
     installed: Installed,
+    beside_standby: bool,
     recogniser: &Recogniser,
 ) -> Result<Lsn, CatalogError> {
     if installed.standby {
@@ -223,7 +258,27 @@ pub(super) async fn emit(
         }
         emitted?;
     }
+    if beside_standby {
+        log_running_transactions(connection).await?;
+    }
     flush_lsn(connection).await
+}
+
+/// A slot at a standby, as one for a subscriber's snapshot, waits for its primary to say which transactions run. That does
+/// so by itself some seconds after it was written to; a role that may has it do so at once.
+async fn log_running_transactions(connection: &mut Connection) -> Result<(), CatalogError> {
+    const ACTION: &str = "have the primary log its running transactions";
+    const ALLOWED: &str = "SELECT coalesce(pg_catalog.has_function_privilege(\
+        pg_catalog.to_regprocedure('pg_catalog.pg_log_standby_snapshot()'), 'EXECUTE'), false)";
+    if one_value(connection, ALLOWED, ACTION).await? == "t" {
+        run(
+            connection,
+            "SELECT pg_catalog.pg_log_standby_snapshot()",
+            ACTION,
+        )
+        .await?;
+    }
+    Ok(())
 }
 
 /// In one transaction, since the message names it.

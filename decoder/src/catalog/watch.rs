@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pg_client::{ConnectOptions, Connection};
+use pg_client::Connection;
 use pg_proto::Lsn;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -11,8 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::CatalogError;
 use super::recogniser::{Heard, Recogniser};
-use super::session::{Installed, describe, emit, inspect, publications, restart_lsn};
+use super::session::{
+    Installed, check_primary, describe, emit, inspect, publications, restart_lsn,
+};
 use crate::registry::Registry;
+use crate::source::Addresses;
 use crate::state::{CatalogMode, DecoderState, RefreshCatalog, RefreshError};
 
 /// How often the source is compared with the log although triggers report changes: some ways to change publications
@@ -35,22 +38,27 @@ pub struct CatalogWatch {
     pub recogniser: Arc<Recogniser>,
     /// Keeps the secrets.
     pub registry: Arc<Registry>,
-    /// A plain SQL connection to the source.
-    pub options: ConnectOptions,
+    /// Where the source is asked, and where it is written to.
+    pub addresses: Addresses,
     /// How often the source is asked where there are no triggers.
     pub poll_interval: Duration,
     /// The source slot.
     pub slot: String,
 }
 
+/// A connection to a server that can be written to.
 struct Link {
     connection: Connection,
     installed: Installed,
+    /// It is the primary of a source that is a standby.
+    beside_standby: bool,
 }
 
 struct Task {
     watch: CatalogWatch,
     link: Option<Link>,
+    /// To the source, if that is a standby.
+    standby: Option<Connection>,
     heard: watch::Receiver<Heard>,
     /// A stream has started, and the publications have not been stated since.
     state_due: bool,
@@ -103,6 +111,7 @@ impl Task {
             next: Instant::now() + watch.poll_interval,
             watch,
             link: None,
+            standby: None,
             heard,
             state_due: false,
             settle_delay: SETTLE_DELAY,
@@ -206,9 +215,15 @@ impl Task {
     /// Finds out how old the changes can be that may still come.
     async fn note_restart(&mut self) -> Result<(), CatalogError> {
         let slot = self.watch.slot.clone();
-        let link = self.link().await?;
-        let restart = restart_lsn(&mut link.connection, &slot).await;
-        if let Some(lsn) = self.unlink_on_error(restart)? {
+        let restart = if self.watch.state.source().standby {
+            self.restart_at_standby(&slot).await?
+        } else {
+            self.standby = None;
+            let link = self.link().await?;
+            let restart = restart_lsn(&mut link.connection, &slot).await;
+            self.unlink_on_error(restart)?
+        };
+        if let Some(lsn) = restart {
             let counters = self.watch.state.counters();
             // Another server, after a failover, may be behind.
             counters.slot_restart_lsn.set(lsn.0);
@@ -216,13 +231,20 @@ impl Task {
         Ok(())
     }
 
+    /// The slot is the standby's own.
+    async fn restart_at_standby(&mut self, slot: &str) -> Result<Option<Lsn>, CatalogError> {
+        let mut connection = match self.standby.take() {
+            Some(connection) => connection,
+            None => Connection::connect(self.watch.addresses.source()).await?,
+        };
+        let restart = restart_lsn(&mut connection, slot).await?;
+        self.standby = Some(connection);
+        Ok(restart)
+    }
+
     async fn is_up_to_date(&mut self) -> Result<bool, CatalogError> {
-        let installed = self.link().await?.installed;
-        if installed.standby {
-            return Ok(true);
-        }
         let link = self.link().await?;
-        let now = publications(&mut link.connection, installed).await;
+        let now = publications(&mut link.connection, link.installed).await;
         let now = self.unlink_on_error(now)?;
         let heard = self.heard.borrow();
         Ok(heard.latest.as_deref() == Some(&now))
@@ -231,7 +253,13 @@ impl Task {
     async fn emit(&mut self) -> Result<Lsn, CatalogError> {
         let recogniser = Arc::clone(&self.watch.recogniser);
         let link = self.link().await?;
-        let emitted = emit(&mut link.connection, link.installed, &recogniser).await;
+        let emitted = emit(
+            &mut link.connection,
+            link.installed,
+            link.beside_standby,
+            &recogniser,
+        )
+        .await;
         let lsn = self.unlink_on_error(emitted)?;
         self.state_due = false;
         Ok(lsn)
@@ -247,10 +275,16 @@ impl Task {
 
     /// The connection, and what is installed at its other end now.
     async fn link(&mut self) -> Result<&mut Link, CatalogError> {
+        let source = self.watch.state.source();
+        let options = self.watch.addresses.writable(source.standby);
         let mut connection = match self.link.take() {
-            Some(link) => link.connection,
-            None => Connection::connect(&self.watch.options).await?,
+            Some(link) if link.beside_standby == source.standby => link.connection,
+            // The source was promoted, or is another one.
+            _ => Connection::connect(options).await?,
         };
+        if source.standby {
+            check_primary(&mut connection, &source).await?;
+        }
         let CatalogWatch {
             registry,
             state,
@@ -261,11 +295,12 @@ impl Task {
         let installed = inspect(&mut connection, registry, state, recogniser).await?;
         describe(&mut connection, installed, slot, recogniser).await?;
         if self.reported.replace(installed.mode) != Some(installed.mode) {
-            report_mode(installed, &self.watch.options.user);
+            report_mode(installed, &self.watch.addresses.source().user);
         }
         Ok(self.link.insert(Link {
             connection,
             installed,
+            beside_standby: source.standby,
         }))
     }
 

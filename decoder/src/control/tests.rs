@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pg_client::ConnectOptions;
+use ::service::config::Config;
 use pg_proto::pgoutput::{self, Begin, Commit, Message};
 use pg_proto::{Lsn, PgTimestamp, Xid};
 use proto::v1::control_client::ControlClient;
@@ -27,6 +27,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 
 use super::*;
+use crate::Addresses;
 use crate::catalog::Explainer;
 use crate::registry::{MemoryStore, Registry};
 use crate::retention::{Policy, Retention};
@@ -42,6 +43,13 @@ struct Fixture {
     server: JoinHandle<Result<(), ControlError>>,
     requests: Option<mpsc::Receiver<RefreshCatalog>>,
     folder: TempDir,
+}
+
+fn nowhere() -> Addresses {
+    let mut config = Config::default();
+    config.source.host = "127.0.0.1".to_owned();
+    config.source.port = 9;
+    Addresses::new(&config, "nobody")
 }
 
 impl Fixture {
@@ -71,7 +79,7 @@ impl Fixture {
             retention,
             about,
             Arc::default(),
-            Explainer::new(ConnectOptions::new("127.0.0.1", 9, "nobody")),
+            Explainer::new(nowhere(), Arc::clone(&state)),
             shutdown.clone(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -12,7 +12,7 @@ use super::checks::{
     Facts, LogEnd, PublicationFacts, SlotFacts, check, check_cluster, check_timeline,
 };
 use super::command::{literal, protocol_version, start_replication};
-use super::error::SourceError;
+use super::error::{CONFLICT, SourceError};
 use super::options::replication_options;
 
 /// What a session reports and what concerns only this one connection, not the source.
@@ -202,7 +202,7 @@ const SETTINGS: &str = "\
 fn slot_query(slot: &str, version_num: u32) -> String {
     let reason = match version_num {
         170_000.. => "s.invalidation_reason",
-        160_000.. => "CASE WHEN s.conflicting THEN 'conflict with recovery' END",
+        160_000.. => &format!("CASE WHEN s.conflicting THEN '{CONFLICT}' END"),
         _ => "NULL",
     };
     format!(
@@ -255,7 +255,7 @@ fn text(value: Option<&str>) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-fn number<T: std::str::FromStr>(
+pub(super) fn number<T: std::str::FromStr>(
     question: &'static str,
     value: Option<&str>,
 ) -> Result<T, SourceError> {

@@ -79,6 +79,49 @@ pub enum SourceError {
         /// Its version.
         found: String,
     },
+    /// A standby whose primary is not configured.
+    #[error(
+        "the source is a standby: set source.primary_host (and source.primary_port) to its primary, where the decoder \
+         states the publications, or connect to the primary"
+    )]
+    PrimaryUnknown,
+    /// A standby that has not replayed again what it had replayed before it was started anew.
+    #[error(
+        "the source is a standby that has replayed timeline {timeline} up to {source_lsn}; the log ends at {log_end} of \
+         timeline {log_timeline}: waiting until it is there"
+    )]
+    StandbyBehind {
+        /// The source's timeline.
+        timeline: u32,
+        /// The source's position.
+        source_lsn: Lsn,
+        /// The log's timeline.
+        log_timeline: u32,
+        /// The log's end.
+        log_end: Lsn,
+    },
+    /// A standby was promoted, or follows another primary, while it was decoded.
+    #[error(
+        "the source, a standby, went over from timeline {from} to timeline {to}: the stream begins anew there, where the \
+         log ends"
+    )]
+    TimelineSwitched {
+        /// The stream's.
+        from: u32,
+        /// The source's now.
+        to: u32,
+    },
+    /// The connection that watches the timeline is not to the server that streams.
+    #[error(
+        "two connections to {host}:{port} came to different servers: source.host must name one standby, since only the \
+         one that streams can say which timeline that is of"
+    )]
+    TwoServers {
+        /// `source.host`.
+        host: String,
+        /// `source.port`.
+        port: u16,
+    },
     /// Another cluster than the one whose changes are in the log.
     #[error(
         "the source's system identifier is {found}, but the log was written from {expected}: this is another cluster. \
@@ -168,9 +211,10 @@ pub enum SourceError {
     },
     /// The server has removed what the slot needs.
     #[error(
-        "replication slot \"{slot}\" was invalidated by the source ({reason}){}. Drop it \
+        "replication slot \"{slot}\" was invalidated by the source ({reason}){}. {}Drop it \
          (SELECT pg_drop_replication_slot) and create it with decctl init{}",
         .log_end.map_or_else(String::new, |lsn| format!("; the log ends at {lsn}")),
+        prevention(reason),
         .log_end.map_or("", |_| ACCEPT)
     )]
     SlotInvalidated {
@@ -231,6 +275,28 @@ pub enum SourceError {
     Catalog(#[from] crate::catalog::CatalogError),
 }
 
+/// What keeps it from happening again. `reason` is `invalidation_reason` of `pg_replication_slots`, or what stands for it
+/// in versions that do not have that.
+fn prevention(reason: &str) -> &'static str {
+    match reason {
+        "rows_removed" => {
+            "Its primary removed rows that decoding needs: set hot_standby_feedback = on at the standby, and \
+             primary_slot_name, so that the primary keeps them also while the standby is away. "
+        }
+        "wal_level_insufficient" => "Set wal_level = logical at the primary again. ",
+        CONFLICT => {
+            "Its primary removed rows that decoding needs (set hot_standby_feedback = on at the standby, and \
+             primary_slot_name), or its wal_level was lowered (set it to logical again). "
+        }
+        "idle_timeout" => "Raise idle_replication_slot_timeout there. ",
+        "wal_removed" => "Raise max_slot_wal_keep_size there. ",
+        _ => "",
+    }
+}
+
+/// What version 16 knows of the reason: its column `conflicting`.
+pub(super) const CONFLICT: &str = "conflict with recovery";
+
 /// What to do about a [`SourceError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -245,7 +311,12 @@ impl SourceError {
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
-            Self::Ended | Self::Silent { .. } | Self::SlotActive { .. } => Severity::Transient,
+            Self::Ended
+            | Self::Silent { .. }
+            | Self::SlotActive { .. }
+            | Self::StandbyBehind { .. }
+            | Self::TimelineSwitched { .. }
+            | Self::TwoServers { .. } => Severity::Transient,
             Self::Catalog(error) if error.is_transient() => Severity::Transient,
             Self::Connect(error) => severity(error.code(), error.is_transient()),
             Self::Client { source, .. } => severity(source.code(), source.is_transient()),

@@ -10,10 +10,11 @@ mod gather;
 mod options;
 mod session;
 mod task;
+mod witness;
 
 pub(crate) use checks::{LogEnd, check_configuration};
 pub use error::{Severity, SourceError};
 #[cfg(feature = "simulation")]
 pub(crate) use feedback::status;
-pub use options::connect_options;
+pub use options::{Addresses, connect_options};
 pub(crate) use task::{SourceTask, wait_for_source};

@@ -22,11 +22,52 @@ const SESSION: &[(&str, &str)] = &[
 #[must_use]
 pub fn connect_options(config: &Config, application_name: &str) -> ConnectOptions {
     let mut options = config.source.connect_options(application_name);
-    options.parameters = SESSION
+    options.parameters = session_parameters();
+    options
+}
+
+/// Where to ask, and where to write: a standby can't be written to.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    source: ConnectOptions,
+    primary: Option<ConnectOptions>,
+}
+
+impl Addresses {
+    /// Of the configured source.
+    pub(crate) fn new(config: &Config, application_name: &str) -> Self {
+        let with_settings = |mut options: ConnectOptions| {
+            options.parameters = session_parameters();
+            options
+        };
+        Self {
+            source: connect_options(config, application_name),
+            primary: config
+                .source
+                .primary_options(application_name)
+                .map(with_settings),
+        }
+    }
+
+    /// The source itself.
+    pub(crate) const fn source(&self) -> &ConnectOptions {
+        &self.source
+    }
+
+    /// The server that can be written to: the source, unless it is a standby now.
+    pub(crate) fn writable(&self, standby: bool) -> &ConnectOptions {
+        match &self.primary {
+            Some(primary) if standby => primary,
+            _ => &self.source,
+        }
+    }
+}
+
+fn session_parameters() -> Vec<(String, String)> {
+    SESSION
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-    options
+        .collect()
 }
 
 /// Options for the connection that the stream comes on.
@@ -39,6 +80,17 @@ pub(crate) fn replication_options(config: &Config) -> ConnectOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promoted_standby_is_written_to_itself() {
+        let mut config = Config::default();
+        config.source.primary_host = "primary".to_owned();
+        let addresses = Addresses::new(&config, "x");
+        let primary = addresses.writable(true);
+        assert_eq!(primary.host, "primary");
+        assert_eq!(primary.parameters, addresses.source().parameters);
+        assert_eq!(addresses.writable(false).host, "localhost");
+    }
 
     #[test]
     fn the_stream_connection_is_a_walsender_with_fixed_settings() {

@@ -13,6 +13,7 @@ use super::connect::client;
 use super::error::SourceError;
 use super::feedback::{Feedback, Pace, Requests};
 use super::gather::Gather;
+use super::witness::Witness;
 use crate::ingest::{Pipeline, Session, glance};
 use crate::state::DecoderState;
 
@@ -53,6 +54,8 @@ pub(super) struct Streaming<'a> {
     /// Before the next read.
     pause: Option<Duration>,
     session: Session<'a>,
+    /// If the source is a standby.
+    witness: Option<Witness>,
     pipeline: &'a Pipeline,
     requests: Arc<Requests>,
     feedback: FeedbackTask,
@@ -74,6 +77,7 @@ impl<'a> Streaming<'a> {
     pub(super) fn new(
         copy: CopyBoth,
         session: Session<'a>,
+        witness: Option<Witness>,
         pipeline: &'a Pipeline,
         pace: Pace,
         state: &Arc<DecoderState>,
@@ -93,6 +97,7 @@ impl<'a> Streaming<'a> {
             gather: Gather::new(Instant::now()),
             pause: None,
             session,
+            witness,
             pipeline,
             requests,
             feedback: tokio::spawn(feedback.run(stop_feedback.clone())),
@@ -178,15 +183,24 @@ impl<'a> Streaming<'a> {
             tracing::warn!(%notice, "the source says");
         }
         let Self {
-            feedback, session, ..
+            feedback,
+            session,
+            witness,
+            ..
         } = self;
-        tokio::select! {
-            biased;
-            taken = session.batch(frames) => Ok(match taken {
+        let take = async {
+            if let Some(witness) = witness {
+                witness.vouch().await?;
+            }
+            Ok(match session.batch(frames).await {
                 Err(_) => Passed::Ended(Ended::PipelineStopped),
                 Ok(()) if seen.inside => Passed::Inside,
                 Ok(()) => Passed::On,
-            }),
+            })
+        };
+        tokio::select! {
+            biased;
+            taken = take => taken,
             () = self.shutdown.cancelled() => Ok(Passed::Ended(Ended::Shutdown)),
             failure = feedback => Err(feedback_failure(failure)),
         }

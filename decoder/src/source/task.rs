@@ -17,6 +17,7 @@ use super::connect::Source;
 use super::error::{Severity, SourceError};
 use super::feedback::Pace;
 use super::session::{Ended, Streaming};
+use super::witness::Witness;
 use crate::catalog::{Recogniser, prepare};
 use crate::ingest::{Pipeline, Stopped};
 use crate::registry::Registry;
@@ -124,6 +125,7 @@ impl SourceTask {
             source.facts.wal_sender_timeout,
         );
         let (timeline, version) = (source.facts.timeline, source.facts.version.clone());
+        let witness = Witness::connect(config, &source).await?;
         let copy = source.start(config, self.log.end_lsn).await?;
         // Not what another connection had sent: a server that is told too much keeps silent.
         state.counters().received_lsn.set(self.log.end_lsn.0);
@@ -142,6 +144,7 @@ impl SourceTask {
         Ok(Ok(Streaming::new(
             copy,
             session,
+            witness,
             &self.pipeline,
             pace,
             &self.state,
@@ -192,6 +195,7 @@ fn note(state: &DecoderState, source: &Source) {
     state.update_source(|status| {
         status.system_identifier = facts.system_identifier;
         status.timeline = facts.timeline;
+        status.standby = facts.in_recovery;
         status.server_version.clone_from(&facts.version);
         status.server_version_num = facts.version_num;
         let two_phase = facts.slot.as_ref().is_some_and(|slot| slot.two_phase);

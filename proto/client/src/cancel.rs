@@ -26,6 +26,11 @@ impl CancelToken {
         }
     }
 
+    /// The server process that works for the connection.
+    pub(crate) const fn process_id(&self) -> u32 {
+        self.pid
+    }
+
     /// Asks the server, over a connection of its own, to cancel what the connection is doing now, if anything.
     /// Returns when the server has seen the request. It never says what came of it.
     pub async fn cancel(&self) -> Result<(), ConnectError> {

@@ -150,6 +150,12 @@ impl Connection {
         self.cancel.clone()
     }
 
+    /// The server process that works for this connection.
+    #[must_use]
+    pub const fn process_id(&self) -> u32 {
+        self.cancel.process_id()
+    }
+
     /// Runs a query string, which may hold several statements: one result each. An error ends the string;
     /// the connection can go on unless it is fatal.
     pub async fn simple_query(&mut self, sql: &str) -> Result<Vec<QueryResult>, Error> {

@@ -24,6 +24,7 @@ use crate::cluster::Cluster;
 use crate::expect::wait_until;
 use crate::ports::{free_port, preferably};
 use crate::process::{Process, run};
+use crate::scale::patience;
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
@@ -217,6 +218,19 @@ impl Decant {
         self.spawn_decoder();
         let mut decoder = self.decoder.take().expect("it was just started");
         let status = decoder.wait_for_exit(START_DEADLINE).await;
+        let text = decoder.log_text();
+        assert_eq!(
+            status.code(),
+            Some(1),
+            "the decoder ended with {status}:\n{text}"
+        );
+        text
+    }
+
+    /// Waits until the decoder that runs has given up: exit status 1; what it logged.
+    pub async fn decoder_failure(&mut self) -> String {
+        let mut decoder = self.decoder.take().expect("the decoder runs");
+        let status = decoder.wait_for_exit(patience()).await;
         let text = decoder.log_text();
         assert_eq!(
             status.code(),

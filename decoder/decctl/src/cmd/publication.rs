@@ -143,7 +143,7 @@ fn has_semicolon(text: &str) -> bool {
 
 /// Lets the source find out what a definition means, in a transaction that leaves nothing there.
 async fn meaning(config: &Config, name: &str, definition: &str) -> Result<String, Error> {
-    let mut source = Source::connect(config).await?;
+    let mut source = Source::connect_writable(config).await?;
     let version = source.row("SHOW server_version_num").await?.number(0);
     let query = if version < 150_000 {
         STATE_SQL_14

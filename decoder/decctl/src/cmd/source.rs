@@ -1,6 +1,6 @@
 //! Plain SQL at the source.
 
-use pg_client::{Connection, QueryResult};
+use pg_client::{CancelToken, Connection, QueryResult};
 pub(super) use pg_proto::quote::{identifier, literal};
 use service::config::Config;
 
@@ -27,6 +27,23 @@ impl Row {
     }
 }
 
+/// A connection to the server that can be written to, where also a snapshot can be told from what runs beside it: on a
+/// standby `pg_current_snapshot()` names no transaction that is in progress.
+pub(super) async fn writable_connection(config: &Config) -> Result<Connection, Error> {
+    let options = config.source.connect_options("decctl");
+    let connecting = Connection::connect(&options).await;
+    let mut source = connecting.map_err(Error::Connect)?;
+    let standby = source
+        .query_one_value("SELECT pg_catalog.pg_is_in_recovery()")
+        .await?;
+    if standby.as_deref() != Some("t") {
+        return Ok(source);
+    }
+    let options = config.source.primary_options("decctl");
+    let options = options.ok_or(Error::PrimaryUnknown)?;
+    Connection::connect(&options).await.map_err(Error::Primary)
+}
+
 /// A connection to the source database.
 pub(super) struct Source(Connection);
 
@@ -38,6 +55,25 @@ impl Source {
                 .await
                 .map_err(Error::Connect)?,
         ))
+    }
+
+    /// The server that can be written to: the source, or its primary if it is a standby.
+    pub(super) async fn connect_writable(config: &Config) -> Result<Self, Error> {
+        Ok(Self(writable_connection(config).await?))
+    }
+
+    /// The primary of a source that is a standby; `None` if it is not configured.
+    pub(super) async fn connect_primary(config: &Config) -> Result<Option<Self>, Error> {
+        let Some(options) = config.source.primary_options("decctl") else {
+            return Ok(None);
+        };
+        let connection = Connection::connect(&options).await;
+        Ok(Some(Self(connection.map_err(Error::Primary)?)))
+    }
+
+    /// What ends a statement that takes long.
+    pub(super) fn cancel_token(&self) -> CancelToken {
+        self.0.cancel_token()
     }
 
     /// The same as a walsender, which also answers commands of the replication protocol.

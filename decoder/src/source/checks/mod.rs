@@ -71,11 +71,14 @@ pub(crate) fn check_cluster(
     config: &Config,
     log: Option<&LogEnd>,
 ) -> Result<(), SourceError> {
-    check_server(facts)?;
+    check_server(facts, config)?;
     let Some(log) = log else { return Ok(()) };
     check_same_source(facts, config, log)?;
     let log_timeline = log.identity.timeline;
     if facts.timeline < log_timeline {
+        if facts.in_recovery {
+            return Err(standby_behind(facts, log));
+        }
         return Err(SourceError::OldTimeline {
             timeline: facts.timeline,
             log_timeline,
@@ -94,6 +97,9 @@ pub(crate) fn check(
     if let Some(log) = log
         && facts.flush_lsn < log.end_lsn
     {
+        if facts.in_recovery {
+            return Err(standby_behind(facts, log));
+        }
         return Err(SourceError::Behind {
             source_lsn: facts.flush_lsn,
             log_end: log.end_lsn,
@@ -103,13 +109,26 @@ pub(crate) fn check(
     check_publication(facts, config)
 }
 
-fn check_server(facts: &Facts) -> Result<(), SourceError> {
+/// What a standby has not replayed since its start will come, unlike what a primary lacks.
+fn standby_behind(facts: &Facts, log: &LogEnd) -> SourceError {
+    SourceError::StandbyBehind {
+        timeline: facts.timeline,
+        source_lsn: facts.flush_lsn,
+        log_timeline: log.identity.timeline,
+        log_end: log.end_lsn,
+    }
+}
+
+fn check_server(facts: &Facts, config: &Config) -> Result<(), SourceError> {
     let found = || facts.version.clone();
     if facts.version_num < VERSION_MIN {
         return Err(SourceError::Version { found: found() });
     }
     if facts.in_recovery && facts.version_num < VERSION_STANDBY {
         return Err(SourceError::Standby { found: found() });
+    }
+    if facts.in_recovery && config.source.primary_host.is_empty() {
+        return Err(SourceError::PrimaryUnknown);
     }
     if facts.wal_level != "logical" {
         return Err(SourceError::WalLevel {

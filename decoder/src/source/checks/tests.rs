@@ -1,6 +1,7 @@
 //! Each mistake with its message.
 
 use super::*;
+use crate::source::Severity;
 
 fn facts() -> Facts {
     Facts {
@@ -44,11 +45,18 @@ fn log(end: u64) -> LogEnd {
 }
 
 fn refused(change: impl FnOnce(&mut Facts), log: Option<&LogEnd>) -> String {
+    refused_by(&Config::default(), change, log).to_string()
+}
+
+fn refused_by(
+    config: &Config,
+    change: impl FnOnce(&mut Facts),
+    log: Option<&LogEnd>,
+) -> SourceError {
     let mut facts = facts();
     change(&mut facts);
-    let config = Config::default();
-    let judged = check_cluster(&facts, &config, log).and_then(|()| check(&facts, &config, log));
-    judged.unwrap_err().to_string()
+    let judged = check_cluster(&facts, config, log).and_then(|()| check(&facts, config, log));
+    judged.unwrap_err()
 }
 
 fn refused_slot(change: impl FnOnce(&mut SlotFacts)) -> String {
@@ -72,6 +80,39 @@ fn servers_that_cannot_decode_are_refused() {
     let text = refused(|facts| facts.wal_level = "replica".to_owned(), None);
     assert!(text.contains("wal_level = logical"), "{text}");
     assert!(refused(|facts| facts.in_recovery = true, None).contains("primary"));
+}
+
+#[test]
+fn a_standby_needs_a_primary_and_may_have_to_catch_up() {
+    let standby = |facts: &mut Facts| {
+        facts.in_recovery = true;
+        facts.version_num = 160_004;
+    };
+    assert!(refused(standby, None).contains("source.primary_host"));
+    let mut config = Config::default();
+    config.source.primary_host = "primary".to_owned();
+    let mut later = log(0x901);
+    later.identity.timeline = 2;
+    for log in [log(0x901), later] {
+        let error = refused_by(&config, standby, Some(&log));
+        assert_eq!(error.severity(), Severity::Transient);
+        let text = error.to_string();
+        assert!(text.contains("0/900") && text.contains("0/901"), "{text}");
+    }
+}
+
+#[test]
+fn what_keeps_a_slot_valid_is_said() {
+    for (reason, setting) in [
+        ("rows_removed", "hot_standby_feedback"),
+        ("conflict with recovery", "primary_slot_name"),
+        ("wal_level_insufficient", "wal_level"),
+        ("idle_timeout", "idle_replication_slot_timeout"),
+        ("wal_removed", "max_slot_wal_keep_size"),
+    ] {
+        let text = refused_slot(|slot| slot.invalidation = Some(reason.to_owned()));
+        assert!(text.contains(reason) && text.contains(setting), "{text}");
+    }
 }
 
 #[test]

@@ -31,6 +31,10 @@ pub struct Source {
     pub host: String,
     /// Port.
     pub port: u16,
+    /// Where the primary is if the source is a standby; host as above. Empty: the source is a primary.
+    pub primary_host: String,
+    /// The primary's port; 0: the same as the source's.
+    pub primary_port: u16,
     /// Role of the decoder; it needs REPLICATION.
     pub user: String,
     /// Its password.
@@ -217,6 +221,8 @@ impl Default for Source {
         Self {
             host: "localhost".to_owned(),
             port: 5432,
+            primary_host: String::new(),
+            primary_port: 0,
             user: "postgres".to_owned(),
             password: None,
             password_file: None,
@@ -237,6 +243,8 @@ impl std::fmt::Debug for Source {
         f.debug_struct("Source")
             .field("host", &self.host)
             .field("port", &self.port)
+            .field("primary_host", &self.primary_host)
+            .field("primary_port", &self.primary_port)
             .field("user", &self.user)
             .field("database", &self.database)
             .field("slot", &self.slot)

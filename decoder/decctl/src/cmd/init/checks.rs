@@ -3,6 +3,7 @@
 use service::config::Config;
 
 use super::findings::{Findings, Outcome};
+use super::standby;
 use crate::cli::InitArgs;
 use crate::cmd::source::{Row, Source, literal};
 use crate::error::Error;
@@ -24,25 +25,39 @@ pub(super) struct Facts {
     pub(super) triggers_exist: bool,
 }
 
+/// What came of the checks.
+pub(super) struct Checked {
+    pub(super) facts: Facts,
+    /// Of a source that is a standby.
+    pub(super) primary: Option<Source>,
+}
+
 /// Makes all checks.
 pub(super) async fn run(
     source: &mut Source,
     config: &Config,
     args: &InitArgs,
     findings: &mut Findings,
-) -> Result<Facts, Error> {
-    let server = server(source, findings).await?;
-    if !server.supported {
-        return Ok(server.facts);
+) -> Result<Checked, Error> {
+    let Server {
+        mut facts,
+        supported,
+    } = server(source, findings).await?;
+    let mut primary = None;
+    if supported && facts.in_recovery {
+        primary = standby::primary(source, config, findings).await?;
     }
-    let mut facts = server.facts;
-    wal_level(source, findings).await?;
+    if !supported || facts.in_recovery && primary.is_none() {
+        return Ok(Checked { facts, primary });
+    }
+    wal_level(source, "wal_level", findings).await?;
     role(source, &mut facts, findings).await?;
     slot(source, config, &mut facts, findings).await?;
-    publication(source, config, args, &mut facts, findings).await?;
-    replica_identities(source, args, findings).await?;
-    triggers(source, args, &mut facts, findings).await?;
-    Ok(facts)
+    let written = primary.as_mut().unwrap_or(source);
+    publication(written, config, args, &mut facts, findings).await?;
+    replica_identities(written, args, findings).await?;
+    triggers(written, args, &mut facts, findings).await?;
+    Ok(Checked { facts, primary })
 }
 
 struct Server {
@@ -91,16 +106,20 @@ async fn server(source: &mut Source, findings: &mut Findings) -> Result<Server, 
     Ok(Server { facts, supported })
 }
 
-async fn wal_level(source: &mut Source, findings: &mut Findings) -> Result<(), Error> {
+pub(super) async fn wal_level(
+    source: &mut Source,
+    check: &'static str,
+    findings: &mut Findings,
+) -> Result<(), Error> {
     let level = source
         .row("SELECT pg_catalog.current_setting('wal_level')")
         .await?
         .text(0);
     if level == "logical" {
-        return findings.note("wal_level", Outcome::Ok, level);
+        return findings.note(check, Outcome::Ok, level);
     }
     let remedy = "ALTER SYSTEM SET wal_level = 'logical', then restart the server";
-    findings.problem("wal_level", Outcome::Failed, format!("is {level}"), remedy)
+    findings.problem(check, Outcome::Failed, format!("is {level}"), remedy)
 }
 
 async fn role(

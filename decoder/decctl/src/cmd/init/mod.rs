@@ -6,10 +6,13 @@
 //! The order of the preparation matters: the publication must exist before the slot, since up to version 17 a slot's
 //! stream fails for ever at a change older than its publication (`get_rel_sync_entry` in `pgoutput.c`); the event triggers
 //! come before the slot, so that no change of a publication goes unreported.
+//!
+//! If the source is a standby, the slot is made there, and everything else at its primary.
 
 mod checks;
 mod findings;
 mod prepare;
+mod standby;
 
 use service::config::Config;
 
@@ -22,9 +25,9 @@ use crate::error::Error;
 pub(super) async fn run(config: &Config, args: &InitArgs) -> Result<(), Error> {
     let mut findings = Findings::new(args.output.json);
     let mut source = Source::connect(config).await?;
-    let facts = checks::run(&mut source, config, args, &mut findings).await?;
+    let checked = checks::run(&mut source, config, args, &mut findings).await?;
     if findings.failed() == 0 && !args.check {
-        prepare::run(&mut source, config, args, &facts, &mut findings).await?;
+        prepare::run(source, checked, config, args, &mut findings).await?;
     }
     findings.finish()
 }

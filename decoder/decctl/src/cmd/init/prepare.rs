@@ -2,8 +2,9 @@
 
 use service::config::{Config, TwoPhase};
 
-use super::checks::Facts;
+use super::checks::{Checked, Facts};
 use super::findings::{Findings, Outcome};
+use super::standby;
 use crate::cli::InitArgs;
 use crate::cmd::source::{Source, identifier, literal};
 use crate::error::Error;
@@ -17,20 +18,27 @@ const STATE_PLACE: &str = "\n{{publication_state}}\n";
 
 /// Makes what is missing: publication, event triggers, slot, in this order.
 pub(super) async fn run(
-    source: &mut Source,
+    mut source: Source,
+    checked: Checked,
     config: &Config,
     args: &InitArgs,
-    facts: &Facts,
     findings: &mut Findings,
 ) -> Result<(), Error> {
+    let Checked { facts, mut primary } = checked;
+    let written = primary.as_mut().unwrap_or(&mut source);
     if !facts.publication_exists {
-        publication(source, config, args, facts, findings).await?;
+        publication(written, config, args, &facts, findings).await?;
     }
-    if facts.superuser && !args.no_event_triggers && !facts.in_recovery {
-        triggers(source, args, facts, findings).await?;
+    if facts.superuser && !args.no_event_triggers {
+        triggers(written, args, &facts, findings).await?;
     }
     if !facts.slot_exists {
-        slot(source, config, facts, args.failover, findings).await?;
+        let slot = Slot {
+            source,
+            primary,
+            facts,
+        };
+        slot.create(config, args.failover, findings).await?;
     }
     Ok(())
 }
@@ -88,6 +96,10 @@ async fn triggers(
     if let Some(role) = &args.decoder_role {
         let sql = format!("SELECT decant.grant_to_decoder({})", literal(role));
         source.execute(&sql).await?;
+        if facts.in_recovery {
+            let grant = format!("{} TO {}", standby::GRANT, identifier(role));
+            source.execute(&grant).await?;
+        }
         findings.note(
             "decoder role",
             Outcome::Done,
@@ -102,25 +114,38 @@ async fn triggers(
     findings.note("event triggers", Outcome::Done, detail)
 }
 
-async fn slot(
-    source: &mut Source,
-    config: &Config,
-    facts: &Facts,
-    failover: bool,
-    findings: &mut Findings,
-) -> Result<(), Error> {
-    let name = &config.source.slot;
-    if failover && facts.version < 170_000 {
-        let remedy = "leave --failover out: failover slots exist from version 17 on";
-        return findings.problem("slot", Outcome::Failed, "not created", remedy);
+/// The slot, still to be made.
+struct Slot {
+    source: Source,
+    primary: Option<Source>,
+    facts: Facts,
+}
+
+impl Slot {
+    async fn create(
+        mut self,
+        config: &Config,
+        failover: bool,
+        findings: &mut Findings,
+    ) -> Result<(), Error> {
+        let name = &config.source.slot;
+        let version = self.facts.version;
+        if failover && (version < 170_000 || self.primary.is_some()) {
+            let remedy = "leave --failover out: failover slots exist from version 17 on, and on a primary only";
+            return findings.problem("slot", Outcome::Failed, "not created", remedy);
+        }
+        let failover = if failover { ", failover => true" } else { "" };
+        let two_phase = config.source.two_phase == TwoPhase::Auto && version >= 150_000;
+        let two_phase = if two_phase { ", twophase => true" } else { "" };
+        let sql = format!(
+            "SELECT lsn FROM pg_catalog.pg_create_logical_replication_slot({}, 'pgoutput'{two_phase}{failover})",
+            literal(name)
+        );
+        let row = match self.primary {
+            Some(primary) => standby::create_slot(&mut self.source, primary, &sql).await?,
+            None => self.source.row(&sql).await?,
+        };
+        let lsn = row.text(0);
+        findings.note("slot", Outcome::Done, format!("created {name} at {lsn}"))
     }
-    let failover = if failover { ", failover => true" } else { "" };
-    let two_phase = config.source.two_phase == TwoPhase::Auto && facts.version >= 150_000;
-    let two_phase = if two_phase { ", twophase => true" } else { "" };
-    let sql = format!(
-        "SELECT lsn FROM pg_catalog.pg_create_logical_replication_slot({}, 'pgoutput'{two_phase}{failover})",
-        literal(name)
-    );
-    let lsn = source.row(&sql).await?.text(0);
-    findings.note("slot", Outcome::Done, format!("created {name} at {lsn}"))
 }

@@ -19,6 +19,7 @@ use storage_format::log::{Log, ReadOptions, TransactionIter};
 use storage_format::record::RecordKind;
 
 use super::table::{Last, TableLog, Value, Visible};
+use crate::cmd::source::writable_connection;
 use crate::cmd::table_name;
 use crate::error::Error;
 use crate::output;
@@ -60,9 +61,7 @@ pub(super) async fn run(
     json: bool,
 ) -> Result<(), Error> {
     let (schema, name) = table_name::parse(table)?;
-    let mut source = Connection::connect(&config.source.connect_options("decctl"))
-        .await
-        .map_err(Error::Connect)?;
+    let mut source = writable_connection(config).await?;
     let (visible, snapshot_lsn) = begin(&mut source).await?;
     let log = Log::open(directory, ReadOptions::default())?;
     wait_for(&log, snapshot_lsn).await?;
@@ -109,8 +108,7 @@ async fn begin(source: &mut Connection) -> Result<(Visible, Lsn), Error> {
         question: "pg_current_snapshot()",
         found: snapshot,
     })?;
-    let sql = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() \
-               ELSE pg_catalog.pg_current_wal_flush_lsn() END";
+    let sql = "SELECT pg_catalog.pg_current_wal_flush_lsn()";
     let position = source.query_one_value(sql).await?.unwrap_or_default();
     let lsn = position.parse().map_err(|_| Error::Answer {
         question: "pg_current_wal_flush_lsn()",

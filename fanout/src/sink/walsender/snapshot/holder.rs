@@ -85,6 +85,15 @@ impl Holder {
         look.map(Some).ok_or_else(|| not_understood(&results))
     }
 
+    /// Whether the source is a standby.
+    pub(super) async fn is_at_standby(&mut self) -> Result<bool, ErrorFields> {
+        let results = self
+            .run("SELECT pg_catalog.pg_is_in_recovery() AS standby")
+            .await?;
+        let value = results.iter().find_map(|result| result.value(0, "standby"));
+        Ok(value == Some("t"))
+    }
+
     /// Has the source make a snapshot that fits a position of its WAL, by a slot that is dropped before the transaction
     /// ends; the position, and the snapshot's name.
     pub(super) async fn make_by_slot(&mut self, slot: &str) -> Result<(Lsn, String), ErrorFields> {

@@ -1,5 +1,6 @@
 //! From nothing to a snapshot and a position that fit.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -169,7 +170,13 @@ impl<'a> Maker<'a> {
             *self.waiting.lock() = Some(holder.cancel_token());
             let slot = self.slot_name();
             tracing::debug!(slot, "the source makes a snapshot");
-            let made = holder.make_by_slot(&slot).await;
+            let standby = holder.is_at_standby().await?;
+            let making = holder.make_by_slot(&slot);
+            let made = if standby {
+                self.with_nudges(making).await
+            } else {
+                making.await
+            };
             self.waiting.lock().take();
             match made {
                 Ok((position, name)) => break (holder, position, name),
@@ -183,6 +190,26 @@ impl<'a> Maker<'a> {
             position,
             holder,
         })
+    }
+
+    /// A standby waits until its primary has said which transactions run, which that does when it is written to: the
+    /// decoder can do that.
+    async fn with_nudges<T>(&self, making: impl Future<Output = T>) -> T {
+        let mut making = pin!(making);
+        loop {
+            tokio::select! {
+                biased;
+                made = &mut making => return made,
+                () = self.nudge() => {}
+            }
+        }
+    }
+
+    async fn nudge(&self) {
+        sleep(NUDGE_AFTER).await;
+        if let Err(error) = self.services.positions.refresh_catalog().await {
+            tracing::debug!(%error, "the decoder can't have the primary written to");
+        }
     }
 
     /// Nobody else's, at this source: a slot's name there has 63 characters, `a-z0-9_`.
