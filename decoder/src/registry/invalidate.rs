@@ -26,6 +26,7 @@ impl Registry {
         &self,
         change: impl Fn(&mut Slot) -> bool,
     ) -> Result<Vec<Slot>, RegistryError> {
+        let _flushing = self.flushing.lock();
         let mut before = Vec::new();
         let mut changed = Vec::new();
         let put = {
@@ -53,6 +54,7 @@ impl Registry {
             }
             return Err(error.into());
         }
+        self.note_durable(&changed);
         Ok(changed)
     }
 }

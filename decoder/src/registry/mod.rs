@@ -17,7 +17,8 @@
 //!
 //! What is answered is in memory; [`Registry::create`] and [`Registry::drop_slot`] answer after a flush, positions
 //! are flushed by [`Registry::persist`] once a second. Losing the last second of positions is harmless: they are then
-//! lower than the truth, and more of the log is kept. A position never moves back while the process lives, unless an
+//! lower than the truth, and more of the log is kept, since nothing is deleted for a position that is not durable
+//! ([`Registry::needs`]). A position never moves back while the process lives, unless an
 //! operator moves it back ([`Registry::alter`]).
 //!
 //! # Loss

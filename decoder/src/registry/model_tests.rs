@@ -299,6 +299,7 @@ fn reopen(registry: &mut Option<Registry>, model: &mut Model, folder: &Path, per
         }
         // What was not persisted may or may not be there.
         known.confirmed = slot.confirmed_lsn.0;
+        known.persisted = slot.confirmed_lsn.0;
         known.holder = slot.lease.map(|lease| (lease.holder, lease.until));
         if let Some((held, _)) = known.holder.as_ref().filter(|(held, _)| held.name == "a") {
             model.newest_a = model.newest_a.max(held.incarnation);
@@ -310,12 +311,14 @@ fn reopen(registry: &mut Option<Registry>, model: &mut Model, folder: &Path, per
 
 fn check(registry: &Registry, model: &Model) {
     let slots = registry.list();
+    let needs: BTreeMap<String, Lsn> = registry.needs().into_iter().collect();
     let names: Vec<&String> = slots.iter().map(|slot| &slot.name).collect();
     assert_eq!(names, model.slots.keys().collect::<Vec<_>>());
     for slot in &slots {
         let known = &model.slots[&slot.name];
         assert_eq!(slot.confirmed_lsn.0, known.confirmed);
         assert_eq!(slot.restart_lsn, slot.confirmed_lsn);
+        assert_eq!(needs[&slot.name].0, known.persisted);
         let lease = slot.lease.clone().map(|lease| (lease.holder, lease.until));
         assert_eq!(lease, known.holder);
     }

@@ -30,6 +30,9 @@ pub struct Registry {
     pub(super) store: Box<dyn Store>,
     /// Also held while the store is changed, so that both change in the same order; never while it is flushed.
     pub(super) table: Mutex<Table>,
+    /// Held from a change that is to be durable until it is, so that what is known to be durable changes in the same order;
+    /// taken before the table.
+    pub(super) flushing: Mutex<()>,
 }
 
 impl Registry {
@@ -51,6 +54,7 @@ impl Registry {
         Ok(Self {
             store,
             table: Mutex::new(Table::new(slots, lost, now)),
+            flushing: Mutex::new(()),
         })
     }
 
@@ -62,6 +66,17 @@ impl Registry {
         entries.map(|entry| entry.slot.clone()).collect()
     }
 
+    /// The lowest position that must be kept for each slot which needs one. Unlike [`Slot::restart_lsn`] it is durable:
+    /// what was deleted for a position that a crash takes back would be missing afterwards.
+    #[must_use]
+    pub fn needs(&self) -> Vec<(String, Lsn)> {
+        let table = self.table.lock();
+        let slots = table.slots.iter();
+        let slots = slots.filter_map(|(name, entry)| Some((name.clone(), entry.needs()?)));
+        let leaving = table.leaving.iter().map(|(name, lsn)| (name.clone(), *lsn));
+        slots.chain(leaving).collect()
+    }
+
     /// One slot.
     pub fn get(&self, name: &str) -> Result<Slot, RegistryError> {
         Ok(self.table.lock().entry(name)?.slot.clone())
@@ -70,6 +85,7 @@ impl Registry {
     /// Makes a slot; durable when this returns.
     pub fn create(&self, new: NewSlot, now: Instant) -> Result<Slot, RegistryError> {
         check_name(&new.name)?;
+        let _flushing = self.flushing.lock();
         let (slot, put) = {
             let mut table = self.table.lock();
             let slot = table.insert(new, now)?;
@@ -91,6 +107,7 @@ impl Registry {
         force: bool,
         now: Instant,
     ) -> Result<(), RegistryError> {
+        let _flushing = self.flushing.lock();
         {
             let mut table = self.table.lock();
             if let Some(holder) = holder {
@@ -100,10 +117,15 @@ impl Registry {
             if !force {
                 entry.check_free(holder, now)?;
             }
+            let needs = entry.needs();
             self.store.remove(&key(name))?;
             table.slots.remove(name);
+            table
+                .leaving
+                .extend(needs.map(|lsn| (name.to_owned(), lsn)));
         }
         self.store.flush()?;
+        self.table.lock().leaving.clear();
         Ok(())
     }
 
@@ -116,6 +138,7 @@ impl Registry {
         change: SlotChange,
         now: Instant,
     ) -> Result<Slot, RegistryError> {
+        let _flushing = self.flushing.lock();
         let (before, slot, put) = {
             let mut table = self.table.lock();
             if let Some(holder) = holder {
@@ -137,6 +160,7 @@ impl Registry {
             }
             return Err(error.into());
         }
+        self.note_durable([&slot]);
         Ok(slot)
     }
 
@@ -221,29 +245,45 @@ impl Registry {
 
     /// Makes the positions and holders of now durable.
     pub fn persist(&self) -> Result<(), RegistryError> {
+        let _flushing = self.flushing.lock();
         let mut written = Vec::new();
         let put = {
             let mut table = self.table.lock();
+            let is_leaving = !table.leaving.is_empty();
             let mut dirty = table.slots.iter_mut().filter(|(_, entry)| entry.dirty);
-            dirty.try_for_each(|(name, entry)| {
+            let put = dirty.try_for_each(|(name, entry)| {
                 self.store.put(&key(name), &value::encode(&entry.slot))?;
                 entry.dirty = false;
-                written.push(name.clone());
+                written.push(entry.slot.clone());
                 Ok(())
-            })
+            });
+            if written.is_empty() && put.is_ok() && !is_leaving {
+                return Ok(());
+            }
+            put
         };
-        if written.is_empty() && put.is_ok() {
-            return Ok(());
-        }
-        put.and_then(|()| self.store.flush()).map_err(|error| {
+        if let Err(error) = put.and_then(|()| self.store.flush()) {
             let mut table = self.table.lock();
-            for name in &written {
-                if let Some(entry) = table.slots.get_mut(name) {
+            for slot in &written {
+                if let Some(entry) = table.slots.get_mut(&slot.name) {
                     entry.dirty = true;
                 }
             }
-            error.into()
-        })
+            return Err(error.into());
+        }
+        self.note_durable(&written);
+        Ok(())
+    }
+
+    /// After a flush of these values, and of all that was removed before.
+    pub(super) fn note_durable<'a>(&self, slots: impl IntoIterator<Item = &'a Slot>) {
+        let mut table = self.table.lock();
+        table.leaving.clear();
+        for slot in slots {
+            if let Some(entry) = table.slots.get_mut(&slot.name) {
+                entry.note_durable(slot);
+            }
+        }
     }
 }
 

@@ -117,6 +117,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// The lowest position that must be kept for it.
+    pub(super) fn needs(&self) -> Option<Lsn> {
+        self.invalidation.is_none().then_some(self.restart_lsn)
+    }
+
     /// The lease, if it is in force.
     #[must_use]
     pub fn lease_at(&self, now: Instant) -> Option<&Lease> {

@@ -16,6 +16,8 @@ const INCARNATIONS_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) slots: BTreeMap<String, Entry>,
+    /// What slots need that were dropped, until that is durable: after a crash before it they are there again.
+    pub(super) leaving: BTreeMap<String, Lsn>,
     /// Newest incarnation seen of each holder's name.
     incarnations: HashMap<String, u64>,
     pub(super) lost: bool,
@@ -28,12 +30,15 @@ pub(super) struct Entry {
     pub(super) slot: Slot,
     /// Whether the store has an older value.
     pub(super) dirty: bool,
+    /// What the durable value needs; `None` if it needs nothing.
+    durable: Option<Lsn>,
 }
 
 impl Table {
     pub(super) fn new(slots: impl IntoIterator<Item = Slot>, lost: bool, now: Instant) -> Self {
         let mut table = Self {
             slots: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             incarnations: HashMap::new(),
             lost,
             swept_at: now,
@@ -43,7 +48,7 @@ impl Table {
                 table.note_incarnation(&lease.holder);
             }
             let name = slot.name.clone();
-            table.slots.insert(name, Entry { slot, dirty: false });
+            table.slots.insert(name, Entry::durable(slot));
         }
         table.end_leases_of_superseded();
         table
@@ -103,10 +108,7 @@ impl Table {
             }),
             invalidation: None,
         };
-        let entry = Entry {
-            slot: slot.clone(),
-            dirty: false,
-        };
+        let entry = Entry::durable(slot.clone());
         self.slots.insert(slot.name.clone(), entry);
         Ok(slot)
     }
@@ -176,6 +178,28 @@ impl Table {
 }
 
 impl Entry {
+    /// One that the store has as it is, or will have before anybody learns of it.
+    fn durable(slot: Slot) -> Self {
+        Self {
+            durable: slot.needs(),
+            dirty: false,
+            slot,
+        }
+    }
+
+    /// A value of it has become durable.
+    pub(super) fn note_durable(&mut self, slot: &Slot) {
+        self.durable = slot.needs();
+    }
+
+    /// The lowest position that must be kept for it, also if this process dies now.
+    pub(super) fn needs(&self) -> Option<Lsn> {
+        [self.slot.needs(), self.durable]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
     pub(super) fn renew(&mut self, holder: &Holder, now: Instant) {
         let held = self.slot.lease.as_ref().map(|lease| &lease.holder);
         self.dirty |= held != Some(holder);

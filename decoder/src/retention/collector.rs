@@ -97,9 +97,15 @@ impl Retention {
             self.registry.acknowledge_loss()?;
         }
         let segments = self.segments()?;
+        // What slots need is what is durable of them. On a full disk that may be less than they confirmed, and something
+        // can go all the same.
+        let persisted = self.registry.persist();
+        if let Err(error) = &persisted {
+            tracing::warn!(%error, "the slots' positions could not be made durable, so that more of the log is kept");
+        }
         let verdicts = decide(&segments, &self.needs(), self.policy, SystemTime::now());
         if !dry_run {
-            self.give_up(&segments, &verdicts)?;
+            self.give_up(&segments, &verdicts, persisted)?;
         }
         let mut collected = Collected::default();
         for (segment, verdict) in segments.into_iter().zip(verdicts) {
@@ -120,6 +126,7 @@ impl Retention {
         &self,
         segments: &[SegmentFacts],
         verdicts: &[Verdict],
+        persisted: Result<(), RegistryError>,
     ) -> Result<(), RegistryError> {
         let last = segments
             .iter()
@@ -128,6 +135,7 @@ impl Retention {
         let Some(end_lsn) = last.and_then(|(segment, _)| segment.end_lsn) else {
             return Ok(());
         };
+        persisted?;
         let behind = |slot: &Slot| (slot.restart_lsn < end_lsn).then_some(Invalidation::WalRemoved);
         for slot in self.registry.invalidate(behind)? {
             tracing::error!(
@@ -153,13 +161,8 @@ impl Retention {
     }
 
     fn needs(&self) -> Needs {
-        let slots = self.registry.list();
         Needs {
-            slots: slots
-                .into_iter()
-                .filter(|slot| slot.invalidation.is_none())
-                .map(|slot| (slot.name, slot.restart_lsn))
-                .collect(),
+            slots: self.registry.needs(),
             registry_lost: self.registry.is_lost(),
         }
     }
@@ -189,13 +192,14 @@ impl Retention {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
 
     use storage_format::fs::RealFs;
     use storage_format::segment::{SegmentExtension, SegmentName};
 
     use super::*;
-    use crate::registry::{MemoryStore, NewSlot};
+    use crate::registry::{MemoryStore, NewSlot, Pairs, Store, StoreError};
 
     const SEALED: [u64; 3] = [1, 2, 3];
 
@@ -255,6 +259,89 @@ mod tests {
         assert_eq!(retention.usage().unwrap().oldest, Some(Lsn(30)));
         let again = retention.collect(false, true).unwrap();
         assert_eq!((again.bytes_freed, files(log)), (0, 3));
+    }
+
+    /// A store on a disk that may be full.
+    #[derive(Clone, Debug, Default)]
+    struct SmallStore {
+        pairs: Arc<MemoryStore>,
+        full: Arc<AtomicBool>,
+    }
+
+    impl Store for SmallStore {
+        fn scan(&self, prefix: &[u8]) -> Result<Pairs, StoreError> {
+            self.pairs.scan(prefix)
+        }
+
+        fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+            self.pairs.put(key, value)
+        }
+
+        fn remove(&self, key: &[u8]) -> Result<(), StoreError> {
+            self.pairs.remove(key)
+        }
+
+        fn flush(&self) -> Result<(), StoreError> {
+            if self.full.load(Ordering::Relaxed) {
+                return Err(StoreError::Failed {
+                    action: "flush",
+                    source: Box::new(std::io::Error::from(std::io::ErrorKind::StorageFull)),
+                });
+            }
+            self.pairs.flush()
+        }
+    }
+
+    #[test]
+    fn nothing_goes_for_a_position_that_is_not_durable() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path();
+        write_log(log);
+        let store = SmallStore::default();
+        let registry = Registry::with_store(Box::new(store.clone()), false, Instant::now());
+        let registry = Arc::new(registry.unwrap());
+        let retention = Retention::new(
+            Arc::new(RealFs),
+            log.to_owned(),
+            Policy::default(),
+            Arc::clone(&registry),
+        );
+        add_slot(&retention, 20);
+        let holder = "a/1".parse().unwrap();
+        registry
+            .acquire("slot_20", &holder, Instant::now())
+            .unwrap();
+        let lost = registry.report(&holder, &[("slot_20".to_owned(), Lsn(35))], Instant::now());
+        assert!(lost.is_empty());
+        store.full.store(true, Ordering::Relaxed);
+        // What ends at or before the position that is durable goes even so: that makes room.
+        assert_eq!(retention.collect(false, false).unwrap().bytes_freed, 50);
+        assert_eq!(registry.needs(), [("slot_20".to_owned(), Lsn(20))]);
+        store.full.store(false, Ordering::Relaxed);
+        assert_eq!(retention.collect(false, false).unwrap().bytes_freed, 50);
+        assert_eq!(registry.needs(), [("slot_20".to_owned(), Lsn(35))]);
+        assert_eq!(retention.usage().unwrap().oldest, Some(Lsn(30)));
+    }
+
+    #[test]
+    fn a_slot_that_is_being_dropped_is_needed_until_that_is_durable() {
+        let store = SmallStore::default();
+        let registry = Registry::with_store(Box::new(store.clone()), false, Instant::now());
+        let registry = registry.unwrap();
+        let new = NewSlot {
+            name: "a".to_owned(),
+            start_lsn: Lsn(20),
+            ..NewSlot::default()
+        };
+        registry.create(new, Instant::now()).unwrap();
+        store.full.store(true, Ordering::Relaxed);
+        registry
+            .drop_slot("a", None, false, Instant::now())
+            .unwrap_err();
+        assert_eq!(registry.needs(), [("a".to_owned(), Lsn(20))]);
+        store.full.store(false, Ordering::Relaxed);
+        registry.persist().unwrap();
+        assert_eq!(registry.needs(), []);
     }
 
     #[test]

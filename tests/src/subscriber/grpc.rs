@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pg_proto::Lsn;
 use proto::v1::fanout_client::FanoutClient;
 use proto::v1::subscribe_request::Start;
-use proto::v1::{SubscribeRequest, TableName};
+use proto::v1::{AcknowledgeRequest, SubscribeRequest, TableName};
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
 use tonic::Code;
@@ -18,6 +18,7 @@ use crate::cluster::Cluster;
 use crate::expect::wait_until;
 
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+const CONFIRM_EVERY: Duration = Duration::from_millis(200);
 /// A batch holds whole rows, however wide.
 const MESSAGE_BYTES: usize = 256 << 20;
 
@@ -62,6 +63,7 @@ pub fn tables(names: &[&str]) -> Vec<TableName> {
 pub struct GrpcSubscriber {
     received: Arc<Mutex<Received>>,
     task: JoinHandle<()>,
+    confirmer: Option<JoinHandle<()>>,
 }
 
 impl GrpcSubscriber {
@@ -69,7 +71,17 @@ impl GrpcSubscriber {
     pub fn start(url: String, request: SubscribeRequest, keep: Keep) -> Self {
         let received = Arc::new(Mutex::new(Received::default()));
         let task = tokio::spawn(run(url, request, keep, Arc::clone(&received)));
-        Self { received, task }
+        Self {
+            received,
+            task,
+            confirmer: None,
+        }
+    }
+
+    /// Confirms to a slot, from now on, what has been received; fanout and decoder may be away meanwhile.
+    pub fn confirm_to(&mut self, url: String, slot: &str) {
+        let confirming = confirm(url, slot.to_owned(), Arc::clone(&self.received));
+        self.confirmer = Some(tokio::spawn(confirming));
     }
 
     /// Looks at what was received. Panics if something was wrong with it.
@@ -142,6 +154,9 @@ impl GrpcSubscriber {
 impl Drop for GrpcSubscriber {
     fn drop(&mut self) {
         self.task.abort();
+        if let Some(confirmer) = &self.confirmer {
+            confirmer.abort();
+        }
     }
 }
 
@@ -158,6 +173,41 @@ async fn run(
         }
         tokio::time::sleep(RECONNECT_PAUSE).await;
     }
+}
+
+async fn confirm(url: String, slot: String, received: Arc<Mutex<Received>>) {
+    let mut confirmed = 0;
+    loop {
+        tokio::time::sleep(CONFIRM_EVERY).await;
+        let end = received.lock().transactions.last().map(|ends| ends.1.0);
+        let Some(lsn) = end.filter(|lsn| *lsn > confirmed) else {
+            continue;
+        };
+        let request = AcknowledgeRequest {
+            slot: slot.clone(),
+            lsn,
+        };
+        match acknowledge(&url, request).await {
+            Ok(answer) if answer <= lsn => confirmed = lsn,
+            Ok(answer) => {
+                let error = format!("slot {slot}: {lsn} was confirmed, {answer} was answered");
+                received.lock().error = Some(error);
+                return;
+            }
+            Err(Failure::Interrupted) => {}
+            Err(Failure::Final(error)) => {
+                received.lock().error = Some(format!("slot {slot}: {error}"));
+                return;
+            }
+        }
+    }
+}
+
+async fn acknowledge(url: &str, request: AcknowledgeRequest) -> Result<u64, Failure> {
+    let client = FanoutClient::connect(url.to_owned()).await;
+    let mut client = client.map_err(|_| Failure::Interrupted)?;
+    let answer = client.acknowledge(request).await?;
+    Ok(answer.into_inner().confirmed_lsn)
 }
 
 /// Why a stream ended.

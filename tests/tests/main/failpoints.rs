@@ -28,7 +28,9 @@ struct Run {
     grpc: GrpcSubscriber,
     pgbench: Pgbench,
     bulk: Bulk,
-    slots: u32,
+    /// Those that may exist.
+    slots: Vec<String>,
+    slots_named: u32,
     kills: u32,
 }
 
@@ -74,12 +76,15 @@ impl Run {
         stage.decant.stop_decoder().await;
         stage.decant.set("log.segment_bytes", 1 << 20);
         stage.decant.set("retention.keep_seconds", 0);
-        // Enough for a subscriber without a slot that is a little behind.
-        stage.decant.set("retention.keep_bytes", 24 << 20);
+        stage.decant.set("retention.keep_bytes", 0);
         stage.decant.set("retention.interval_seconds", 1);
         stage.decant.start_decoder().await;
         stage.decant.start_fanout().await;
-        let grpc = stage.grpc_subscriber(0, Keep::Rows);
+        // What the subscriber has not confirmed is kept, however far it falls behind while all others are killed.
+        let slot = ["slot", "create", "checker"];
+        stage.decant.decctl_successfully(&slot);
+        let mut grpc = stage.grpc_subscriber(0, Keep::Rows);
+        grpc.confirm_to(stage.decant.fanout(0).grpc_url(), "checker");
         // Now that the log begins before it.
         let rows = "insert into acc select g, 0 from generate_series(1, 100) g";
         stage.source.sql(rows).await;
@@ -91,20 +96,28 @@ impl Run {
             grpc,
             pgbench,
             bulk,
-            slots: 0,
+            slots: Vec::new(),
+            slots_named: 0,
             kills: 0,
         }
     }
 
     /// Starts the decoder, which must die at the place.
     async fn die_at(&mut self, failpoint: &str, count: u32) {
+        // Shown when the test fails.
+        eprintln!("kill {}: {failpoint}, time {count}", self.kills + 1);
         self.stage.decant.spawn_decoder_to_die_at(failpoint, count);
         let deadline = Instant::now() + patience();
         let status = loop {
             if let Some(status) = self.stage.decant.decoder().exit_status() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "{failpoint} is never met");
+            self.grpc.look(|_| ());
+            if Instant::now() > deadline {
+                let kept = self.stage.decant.decctl(&["gc", "--dry-run"]);
+                let kept = String::from_utf8_lossy(&kept.stdout);
+                panic!("{failpoint} is never met\n{kept}");
+            }
             // What moves the registry, and lets segments go.
             if failpoint.starts_with("registry") || failpoint.starts_with("gc") {
                 self.move_slot();
@@ -116,14 +129,21 @@ impl Run {
         self.kills += 1;
     }
 
-    /// A slot at the head, and none before. Whether the decoder is there to hear of it does not matter.
+    /// A slot at the head, and none before. Whether the decoder is there to hear of it does not matter: a slot that it
+    /// made without an answer before it died, or was not asked to drop, is dropped the next time.
     fn move_slot(&mut self) {
-        let (old, new) = (format!("s{}", self.slots), format!("s{}", self.slots + 1));
-        let made = self.stage.decant.decctl(&["slot", "create", &new]);
-        if made.status.success() {
-            self.stage.decant.decctl(&["slot", "drop", &old]);
-            self.slots += 1;
+        self.slots_named += 1;
+        let new = format!("s{}", self.slots_named);
+        let decant = &self.stage.decant;
+        let made = decant.decctl(&["slot", "create", &new]).status.success();
+        if made {
+            self.slots.retain(|old| {
+                let dropped = decant.decctl(&["slot", "drop", old]);
+                let answer = String::from_utf8_lossy(&dropped.stderr);
+                !dropped.status.success() && !answer.contains("does not exist")
+            });
         }
+        self.slots.push(new);
     }
 
     async fn finish(mut self, what: &str) {
@@ -178,6 +198,7 @@ async fn at_random_moments() {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let draw = random >> 33;
+        run.grpc.look(|_| ());
         run.stage.decant.spawn_decoder();
         tokio::time::sleep(Duration::from_millis(20 + draw % 700)).await;
         if draw.is_multiple_of(3) {
