@@ -84,7 +84,7 @@ impl StateCollector {
         ]
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, u64); 8] {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 10] {
         let counters = self.0.counters();
         let head = self.0.head();
         [
@@ -107,6 +107,16 @@ impl StateCollector {
                 "confirmed_lsn",
                 "Position that the source was told is safe",
                 counters.confirmed_lsn.get(),
+            ),
+            (
+                "definitions_kept",
+                "Earlier definitions of the publications that open transactions may need",
+                counters.definitions_kept.get(),
+            ),
+            (
+                "definitions_known_from_lsn",
+                "Position from which on all definitions of the publications are known",
+                counters.definitions_known_from.get(),
             ),
             (
                 "staged_transactions",

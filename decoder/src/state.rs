@@ -124,6 +124,12 @@ pub struct Counters {
     pub reconnects: Counter,
     /// Messages with Decant's prefix that were not Decant's.
     pub forged_messages: Counter,
+    /// Earlier definitions of the publications that the log keeps.
+    pub definitions_kept: Counter,
+    /// Position from which on all of them are known: an older change is judged by the oldest.
+    pub definitions_known_from: Counter,
+    /// No transaction that commits from now on has a change before this, as of when publications were last stated.
+    pub horizon: Counter,
     /// In-progress transactions being staged now.
     pub staged_transactions: Counter,
     /// Prepared transactions that are not decided.

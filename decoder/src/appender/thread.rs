@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pg_proto::Lsn;
 use storage_format::FormatError;
 use storage_format::block::BlockBuilder;
 use storage_format::segment::SegmentName;
@@ -50,6 +51,8 @@ pub(crate) struct Appender {
     decided: Vec<Arc<PreparedTransaction>>,
     /// A whole transaction or a progress was appended since the last sync.
     dirty: bool,
+    /// It was said that definitions of the publications lack that a change may need.
+    told_lack: bool,
 }
 
 impl Appender {
@@ -59,7 +62,7 @@ impl Appender {
         state: Arc<DecoderState>,
         metrics: Metrics,
     ) -> Self {
-        let appender = Self {
+        let mut appender = Self {
             log,
             ports,
             state,
@@ -67,6 +70,7 @@ impl Appender {
             held: Vec::new(),
             decided: Vec::new(),
             dirty: false,
+            told_lack: false,
         };
         appender.publish();
         appender
@@ -288,7 +292,33 @@ impl Appender {
         let _ = self.ports.wake.send(Input::Wake);
     }
 
-    fn publish(&self) {
+    /// Says which definitions of the publications the log keeps, and warns if a change that may still come is older.
+    fn tell_definitions(&mut self) {
+        let definitions = self.log.catalog().definitions();
+        let counters = self.state.counters();
+        let kept = definitions.older().len() as u64;
+        counters.definitions_kept.set(kept);
+        let known_from = definitions.known_from();
+        if counters.definitions_known_from.get() == known_from.0 {
+            return;
+        }
+        counters.definitions_known_from.set(known_from.0);
+        let horizon = Lsn(counters.horizon.get());
+        let some_lack = horizon.is_valid() && known_from > horizon;
+        if some_lack && !self.told_lack {
+            tracing::warn!(
+                %known_from,
+                open_since = %horizon,
+                kept,
+                "more definitions of publications came beside an open transaction than are kept: its changes before \
+                 this position will be judged by the oldest that is left"
+            );
+        }
+        self.told_lack = some_lack;
+    }
+
+    fn publish(&mut self) {
+        self.tell_definitions();
         self.state.publish_head(Head {
             writer_epoch: self.log.identity().writer_epoch,
             written_lsn: self.log.written_lsn(),

@@ -145,6 +145,8 @@ impl ControlService {
             fsyncs: counters.fsyncs.get(),
             staged_transactions: counters.staged_transactions.get(),
             staged_bytes: counters.staged_bytes.get(),
+            definitions_kept: counters.definitions_kept.get(),
+            definitions_known_from: counters.definitions_known_from.get(),
         })
     }
 

@@ -355,10 +355,12 @@ impl Sink for LogSink {
     ) -> Result<(), IngestError> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
+        let horizon = self.horizon();
+        self.state.counters().horizon.set(horizon.0);
         let record = PublicationsRecord {
             since: None,
             place: lsn,
-            horizon: self.horizon(),
+            horizon,
             state: Arc::unwrap_or_clone(state),
         };
         record.encode(&mut bytes);

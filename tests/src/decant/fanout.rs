@@ -1,11 +1,10 @@
 //! One fanout of a log.
 
 use proto::v1::fanout_client::FanoutClient;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tonic::transport::Channel;
 
 use super::control::connect;
+use super::metrics::metric;
 use crate::process::Process;
 use crate::sql::Endpoint;
 
@@ -47,24 +46,7 @@ impl Fanout {
 
     /// A metric as its endpoint prints it: the value in the line that begins with `name`, labels included.
     pub async fn metric(&self, name: &str) -> u64 {
-        let text = self.metrics().await;
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
-        let value = lines.find_map(|rest| rest.strip_prefix(' ')?.trim().parse().ok());
-        value.unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
-    }
-
-    async fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.http_port))
-            .await
-            .expect("metrics are served");
-        let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-        stream.write_all(request).await.expect("a request is taken");
-        let mut answer = String::new();
-        stream
-            .read_to_string(&mut answer)
-            .await
-            .expect("an answer comes");
-        answer
+        metric(&format!("127.0.0.1:{}", self.http_port), name).await
     }
 
     /// Its process.

@@ -2,6 +2,7 @@
 
 mod control;
 mod fanout;
+mod metrics;
 mod program;
 
 use std::collections::BTreeMap;
@@ -249,6 +250,12 @@ impl Decant {
     pub fn kill_decoder(&mut self) {
         self.decoder().kill();
         self.decoder = None;
+    }
+
+    /// A metric of the decoder as its endpoint prints it: the value in the line that begins with `name`, labels included.
+    pub async fn metric(&self, name: &str) -> u64 {
+        let address = self.settings.get("decoder.http").expect("it is set");
+        metrics::metric(address.trim_matches('"'), name).await
     }
 
     /// Ends the decoder with SIGTERM; it must exit with status 0.

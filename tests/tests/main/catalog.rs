@@ -166,4 +166,9 @@ async fn a_forged_message_changes_nothing() {
     assert_eq!(subscriber.look(|received| received.changes), 1);
     let source = stage.decant.status().await.source.unwrap_or_default();
     assert_eq!(source.forged_messages, 1);
+    let metric = stage
+        .decant
+        .metric("decant_decoder_forged_messages_total")
+        .await;
+    assert_eq!(metric, 1);
 }

@@ -57,6 +57,8 @@ struct LogView {
     fsyncs: u64,
     staged_transactions: u64,
     staged_bytes: u64,
+    definitions_kept: u64,
+    definitions_known_from: Lsn,
 }
 
 #[derive(Serialize)]
@@ -162,6 +164,8 @@ impl From<LogStatus> for LogView {
             fsyncs: log.fsyncs,
             staged_transactions: log.staged_transactions,
             staged_bytes: log.staged_bytes,
+            definitions_kept: log.definitions_kept,
+            definitions_known_from: Lsn(log.definitions_known_from),
         }
     }
 }
@@ -281,6 +285,7 @@ fn print_source(source: &SourceView) -> Result<(), Error> {
             ("confirmed", source.confirmed_lsn.to_string()),
             ("behind", output::bytes(source.lag_bytes)),
             ("reconnects", source.reconnects.to_string()),
+            ("forged messages", source.forged_messages.to_string()),
         ],
     )
 }
@@ -298,6 +303,13 @@ fn print_log(log: &LogView) -> Result<(), Error> {
             ),
             ("transactions", log.transactions.to_string()),
             ("changes", log.changes.to_string()),
+            (
+                "definitions",
+                format!(
+                    "{} earlier ones of publications, known from {}",
+                    log.definitions_kept, log.definitions_known_from
+                ),
+            ),
             (
                 "staged",
                 format!(

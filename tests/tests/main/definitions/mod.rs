@@ -4,6 +4,7 @@
 //! The rule is what a fanout does, from whatever position it replays. A native walsender does the same but where its cache
 //! has an entry that an earlier commit made with a later snapshot: [`History::cache_may_decide`].
 
+mod bound;
 mod history;
 
 use std::collections::HashMap;
