@@ -66,6 +66,7 @@ fn evaluate(criterion: &mut Criterion) {
             environment: Environment {
                 utf8: true,
                 default_collation: DefaultCollation::C,
+                major: Some(18),
             },
         };
         group.bench_function(format!("compile/{text}"), |bencher| {

@@ -6,9 +6,10 @@
 mod branches;
 mod calls;
 mod nodes;
+mod opaque;
 
 use crate::error::FilterError;
-use crate::guard::guard;
+use crate::guard::{Guard, guard};
 use crate::kind::{Base, Kind};
 use crate::program::{Expr, Program, Slot};
 use crate::source::FilterSource;
@@ -24,6 +25,8 @@ pub enum Compiled {
     Postgres {
         /// Why not here.
         reason: String,
+        /// What a row must have for this to be true of it, or to fail on it, as far as that is known here.
+        guard: Option<Guard>,
         /// What it reads, as indexes into [`FilterSource::columns`]; empty if even the tree can't be read, then
         /// all columns may be meant.
         columns: Vec<usize>,
@@ -42,11 +45,7 @@ pub fn compile(source: &FilterSource<'_>) -> Compiled {
 /// Compiles filters of one relation of which any may let a row pass, in this order.
 #[must_use]
 pub fn compile_any(sources: &[FilterSource<'_>]) -> Compiled {
-    let mut compiler = Compiler {
-        source: sources.first(),
-        slots: Vec::new(),
-        case: None,
-    };
+    let mut compiler = Compiler::new(sources);
     let reason = match compiler.program(sources) {
         Ok(root) => {
             let guard = guard(&root, &compiler.slots);
@@ -63,7 +62,19 @@ pub fn compile_any(sources: &[FilterSource<'_>]) -> Compiled {
     let mut columns: Vec<usize> = columns.collect();
     columns.sort_unstable();
     columns.dedup();
-    Compiled::Postgres { reason, columns }
+    Compiled::Postgres {
+        reason,
+        guard: guard_in_part(sources),
+        columns,
+    }
+}
+
+/// The guard of filters that PostgreSQL evaluates, from the parts that could be evaluated here.
+fn guard_in_part(sources: &[FilterSource<'_>]) -> Option<Guard> {
+    let mut compiler = Compiler::new(sources);
+    compiler.in_part = true;
+    let root = compiler.program(sources).ok()?;
+    guard(&root, &compiler.slots)
 }
 
 /// Attribute number and type of each column that a filter's tree names, as of when the source parsed it.
@@ -113,6 +124,8 @@ pub(crate) struct Compiler<'s> {
     slots: Vec<Slot>,
     /// The innermost CASE's argument.
     case: Option<CaseArgument>,
+    /// Arguments of AND and OR that can't be evaluated here are taken as [`Expr::Opaque`].
+    in_part: bool,
 }
 
 /// What CaseTestExpr stands for.
@@ -124,6 +137,17 @@ pub(crate) struct CaseArgument {
 }
 
 const BOOL: Kind = Base::Bool.scalar();
+
+impl<'s> Compiler<'s> {
+    fn new(sources: &'s [FilterSource<'s>]) -> Self {
+        Self {
+            source: sources.first(),
+            slots: Vec::new(),
+            case: None,
+            in_part: false,
+        }
+    }
+}
 
 impl Compiler<'_> {
     fn program(&mut self, sources: &[FilterSource<'_>]) -> Result<Expr> {

@@ -164,6 +164,7 @@ impl<'a> Evaluation<'a> {
                 args,
             } => self.any_all(function.run, *any, args, case),
             Expr::RowCompare { operator, pairs } => self.rows(*operator, pairs, case),
+            Expr::Opaque => Err(FilterError::internal()),
             Expr::Array(elements) => {
                 let elements = self.values(elements, case)?;
                 Array::of(elements, self.arena)

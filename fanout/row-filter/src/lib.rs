@@ -16,7 +16,8 @@
 //! | `column`, `datum` | values as text in the log, and as bytes in a tree |
 //!
 //! What is not computed here: order of text under other collations than C's, upper and lower case of others than
-//! ASCII's, regular expressions, functions of the mathematics library, `json`, `money`, ranges, geometry, text search.
+//! ASCII's, regular expressions that say more than a pattern of LIKE, functions of the mathematics library, `json`, `money`,
+//! ranges, geometry, text search.
 //!
 //! # Errors at a row
 //!
@@ -48,7 +49,7 @@ mod value;
 pub use compile::{Compiled, compile, compile_any, variables};
 pub use error::FilterError;
 pub use evaluate::{ColumnView, Scratch, TupleView};
-pub use functions::native_functions;
+pub use functions::{NativeFunction, native_functions};
 pub use guard::{Guard, Term};
 pub use key::KeyKind;
 pub use program::Program;

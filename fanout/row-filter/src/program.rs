@@ -60,6 +60,8 @@ pub(crate) enum Expr {
         pairs: Box<[(Base, Expr, Expr)]>,
     },
     Array(Box<[Expr]>),
+    /// A condition that only PostgreSQL evaluates. In expressions of which nothing but the guard is used.
+    Opaque,
 }
 
 /// `IS [NOT] TRUE | FALSE | UNKNOWN`.

@@ -32,6 +32,8 @@ pub struct Environment {
     pub utf8: bool,
     /// The database's default collation.
     pub default_collation: DefaultCollation,
+    /// The server's major version, if it is known: some functions are not in all versions the same.
+    pub major: Option<u32>,
 }
 
 impl Default for Environment {
@@ -39,6 +41,7 @@ impl Default for Environment {
         Self {
             utf8: true,
             default_collation: DefaultCollation::Unknown,
+            major: None,
         }
     }
 }

@@ -52,6 +52,7 @@ fn ask(tree: &str, row: &Row) {
         environment: Environment {
             utf8: true,
             default_collation: DefaultCollation::C,
+            major: Some(18),
         },
     };
     if let Compiled::Native(program) = compile(&source) {

@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 use super::walk::Walk;
 use super::{EmitOptions, MissingPublication, Output};
 use crate::error::StreamError;
-use crate::filter::{Asks, Judge, Paths, Verdicts};
+use crate::filter::{Asks, Judge, Paths};
 use crate::selection::{Actions, Decision, Refusal, Selection, Shape};
 
 /// What was handed over in one step.
@@ -246,25 +246,6 @@ impl Emitter {
         } else {
             Walk::new(self, block, out).run()
         }
-    }
-
-    /// Goes on in the block for which rows were to be judged.
-    pub(crate) fn resume(
-        &mut self,
-        block: &Block,
-        verdicts: Verdicts,
-        out: &mut impl Output,
-    ) -> Result<Outcome, StreamError> {
-        let Some(suspended) = self.suspended.take() else {
-            return Err(self.broken("a walk is resumed that was not suspended"));
-        };
-        // What was described meanwhile, in a transaction that has not ended.
-        if !self.early.is_empty() {
-            self.refresh_lanes();
-        }
-        self.judge.verdicts = verdicts;
-        let outcome = Walk::resume(self, block, out, suspended).run();
-        self.leave(block, outcome, out)
     }
 
     pub(super) fn leave(

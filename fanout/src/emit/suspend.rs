@@ -11,7 +11,7 @@ use super::emitter::{Emitter, Outcome, Step};
 use super::transaction::Transaction;
 use super::walk::Walk;
 use crate::error::StreamError;
-use crate::filter::Asks;
+use crate::filter::{Asks, Verdicts};
 use crate::selection::Actions;
 
 /// Where a walk stopped.
@@ -19,6 +19,8 @@ use crate::selection::Actions;
 pub(super) struct Suspended {
     place: usize,
     ordinal: u64,
+    /// At places of the emitter's plan, which is kept meanwhile.
+    pub(super) planned: bool,
     step: Step,
 }
 
@@ -33,6 +35,7 @@ impl<'a, O: Output> Walk<'a, O> {
         let Suspended {
             place,
             ordinal,
+            planned,
             step,
         } = suspended;
         Self {
@@ -41,6 +44,7 @@ impl<'a, O: Output> Walk<'a, O> {
             out,
             ordinal,
             place,
+            planned,
             step,
         }
     }
@@ -80,7 +84,8 @@ impl<'a, O: Output> Walk<'a, O> {
     }
 
     /// Stops before a transaction of which not all has been handed over that came before its end.
-    pub(super) fn stop_before(self, xid: Xid) -> Outcome {
+    pub(super) fn stop_before(mut self, xid: Xid) -> Outcome {
+        self.planned = false;
         self.note_place();
         Outcome::Unfinished(xid)
     }
@@ -90,12 +95,39 @@ impl<'a, O: Output> Walk<'a, O> {
         self.emitter.suspended = Some(Suspended {
             place: self.place,
             ordinal: self.ordinal,
+            planned: self.planned,
             step: self.step,
         });
     }
 }
 
 impl Emitter {
+    /// Goes on in the block for which rows were to be judged.
+    pub(crate) fn resume(
+        &mut self,
+        block: &Block,
+        verdicts: Verdicts,
+        out: &mut impl Output,
+    ) -> Result<Outcome, StreamError> {
+        let Some(suspended) = self.suspended.take() else {
+            return Err(self.broken("a walk is resumed that was not suspended"));
+        };
+        // What was described meanwhile, in a transaction that has not ended.
+        if !self.early.is_empty() {
+            self.refresh_lanes();
+        }
+        self.judge.verdicts = verdicts;
+        // Not under what was described meanwhile.
+        let planned = suspended.planned && self.early.is_empty();
+        let walk = Walk::resume(self, block, out, suspended);
+        let outcome = if planned {
+            walk.run_planned()
+        } else {
+            walk.run()
+        };
+        self.leave(block, outcome, out)
+    }
+
     /// Brings the transaction at hand in line with where the block begins. What was not needed may have been left
     /// out in between, but never a block with the COMMIT of a transaction that was sent in part.
     pub(super) fn enter(&mut self, header: &BlockHeader) -> Result<(), StreamError> {

@@ -23,6 +23,8 @@ pub(super) struct Walk<'a, O> {
     pub(super) ordinal: u64,
     /// Number of the record at hand in its block.
     pub(super) place: usize,
+    /// It stops at the places of the emitter's plan only.
+    pub(super) planned: bool,
     pub(super) step: Step,
 }
 
@@ -45,11 +47,13 @@ impl<'a, O: Output> Walk<'a, O> {
             out,
             ordinal: block.header().first_ordinal,
             place: 0,
+            planned: false,
             step,
         }
     }
 
     pub(super) fn run(mut self) -> Result<Outcome, StreamError> {
+        self.planned = false;
         let block = self.block;
         for (place, entry) in block.entries().enumerate().skip(self.place) {
             self.place = place;
@@ -66,9 +70,12 @@ impl<'a, O: Output> Walk<'a, O> {
     /// As [`Self::run`], stopping at the places of the emitter's plan only. What is between two of them is rows of one
     /// transaction, or all behind a COMMIT.
     pub(super) fn run_planned(mut self) -> Result<Outcome, StreamError> {
+        self.planned = true;
         let plan = std::mem::take(&mut self.emitter.plan);
-        let mut next = 0;
-        for place in plan.iter().filter_map(|place| usize::try_from(*place).ok()) {
+        let first = self.place;
+        let mut next = first;
+        let places = plan.iter().filter_map(|place| usize::try_from(*place).ok());
+        for place in places.skip_while(|place| *place < first) {
             let Some(entry) = self.block.entry(place) else {
                 break;
             };
@@ -78,7 +85,10 @@ impl<'a, O: Output> Walk<'a, O> {
             match self.record(&entry)? {
                 Next::On => {}
                 Next::End => return Ok(Outcome::End(self.step)),
-                Next::Ask => return self.suspend(),
+                Next::Ask => {
+                    self.emitter.plan = plan;
+                    return self.suspend();
+                }
                 Next::Unfinished(xid) => return Ok(self.stop_before(xid)),
             }
         }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use row_filter::{ColumnView, FilterError, TupleView};
+use parking_lot::Mutex;
+use row_filter::{ColumnView, FilterError, Scratch, TupleView};
 
 use super::Filter;
 
@@ -20,6 +21,8 @@ pub struct Asks {
     pub(super) groups: Vec<Group>,
     rows: usize,
     bytes: usize,
+    /// Never contended: asks have one owner. The lock lets that owner be shared between threads.
+    pub(super) scratch: Mutex<Scratch>,
 }
 
 /// Rows that one filter judges.

@@ -54,7 +54,8 @@ impl Filter {
     pub(super) const fn guard(&self) -> Option<&Guard> {
         match &self.compiled {
             Compiled::Native(program) => program.guard(),
-            _ => None,
+            Compiled::Postgres { guard, .. } => guard.as_ref(),
+            Compiled::Fails(_) => None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use row_filter::{ColumnView, Compiled, FilterError, Scratch, TupleView};
+use row_filter::{ColumnView, Compiled, FilterError, Guard, Scratch, TupleView};
 use storage_format::block::Block;
 use storage_format::record::RecordKind;
 
@@ -308,11 +308,12 @@ impl RowFilters {
         let Some(filter) = filter else {
             return Ok(());
         };
-        if let Some(old) = old {
-            asks.add(filter, (place, false), &self.view(old, None))?;
-        }
-        if let Some(new) = new {
-            asks.add(filter, (place, true), &self.view(new, old))?;
+        let before = old.map(|old| (self.view(old, None), false));
+        let after = new.map(|new| (self.view(new, old), true));
+        for (row, is_new) in [before, after].into_iter().flatten() {
+            if !is_left_out(filter.guard(), &row, asks.scratch.get_mut()) {
+                asks.add(filter, (place, is_new), &row)?;
+            }
         }
         Ok(())
     }
@@ -339,15 +340,24 @@ fn verdict(
             Ok(verdict == Some(true))
         }
         Compiled::Fails(error) => Err(error.clone().into()),
-        Compiled::Postgres { .. } => match judge.verdicts.get(key) {
+        Compiled::Postgres { guard, .. } => match judge.verdicts.get(key) {
             Some(Ok(passes)) => {
                 judge.source_rows += 1;
                 Ok(passes)
             }
             Some(Err(error)) => Err(FilterStop::Error(error)),
+            None if is_left_out(guard.as_ref(), &row, judge.scratch.get_mut()) => {
+                judge.count_native(filter);
+                Ok(false)
+            }
             None => Err(FilterStop::Ask),
         },
     }
+}
+
+/// Whether it is known without PostgreSQL that a row does not pass.
+fn is_left_out(guard: Option<&Guard>, row: &View<'_>, scratch: &mut Scratch) -> bool {
+    guard.is_some_and(|guard| !guard.admits(row, scratch))
 }
 
 fn unreadable() -> FilterError {

@@ -176,7 +176,7 @@ const SELECTION: &str = "
     create publication of_columns for table listed (id, b);
     create publication of_rows for table filtered where (n % 3 = 0), deep (id, region, n) where (id % 5 <> 0)
         with (publish_via_partition_root);
-    create publication of_more_rows for table filtered where (v ~ '^u.*7$');
+    create publication of_more_rows for table filtered where (v ~ '^u.*[7]$');
     create publication of_root for table parted with (publish_via_partition_root)";
 const SELECTED_SCRIPT: &str = "\\set id random(1, 2000)\n\
     insert into listed values (:id, 'a', 'new', 'c') on conflict (id) do update set b = listed.b || '+';\n\
@@ -223,7 +223,7 @@ async fn copy_what_is_selected(major: u32) {
     let tables = [
         "(select id, b from listed)",
         "parted",
-        "(select * from filtered where n % 3 = 0 or v ~ '^u.*7$')",
+        "(select * from filtered where n % 3 = 0 or v ~ '^u.*[7]$')",
         "(select id, region, n from deep where id % 5 <> 0)",
     ];
     subscriber
@@ -231,7 +231,7 @@ async fn copy_what_is_selected(major: u32) {
         .await;
     let own = "select count(*) from listed where own is distinct from 'mine'";
     assert_eq!(subscriber.cluster.value(own).await, "0");
-    let hidden = "select count(*) from filtered where not (n % 3 = 0 or v ~ '^u.*7$')";
+    let hidden = "select count(*) from filtered where not (n % 3 = 0 or v ~ '^u.*[7]$')";
     assert_eq!(subscriber.cluster.value(hidden).await, "0");
     let hidden = "select count(*) from deep where id % 5 = 0";
     assert_eq!(subscriber.cluster.value(hidden).await, "0");

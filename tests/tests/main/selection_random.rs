@@ -60,7 +60,7 @@ const FILTERS: &[(&str, &[&str])] = &[
             "v like 't%'",
             "v is null",
             "id < 2 or length(v) = 3",
-            "v ~ 'o'",
+            "v ~ '[o]'",
         ],
     ),
     (

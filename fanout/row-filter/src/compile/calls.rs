@@ -1,8 +1,8 @@
 //! Functions and operators.
 
 use super::nodes::{fold, kind};
-use super::{BOOL, Compiler, Result, Typed, constness, postgres};
-use crate::functions::{Function, Needs, find};
+use super::{BOOL, Compiler, Result, Stop, Typed, constness, postgres};
+use crate::functions::{Function, Needs, constants, find};
 use crate::kind::{Base, Kind};
 use crate::program::{Expr, RowOperator};
 use crate::tree::Node;
@@ -23,21 +23,23 @@ impl Compiler<'_> {
     fn call(&mut self, node: &Node<'_>, id: &'static str, result: &'static str) -> Result<Typed> {
         let result = kind(node.parse(result)?)?;
         let function = self.find(node, id)?;
-        let args = self.args(&node.nodes("args")?)?;
+        let mut args = self.args(&node.nodes("args")?)?;
         let kinds: Vec<Kind> = args.iter().map(|arg| arg.kind).collect();
         check_signature(function, &kinds, result)?;
-        let constants: Vec<Option<bool>> = args.iter().map(|arg| constness(&arg.expr)).collect();
-        if constants.contains(&Some(true)) {
+        check_collated(node, &kinds)?;
+        let constness: Vec<Option<bool>> = args.iter().map(|arg| constness(&arg.expr)).collect();
+        if constness.contains(&Some(true)) {
             let expr = Expr::Const(OwnedValue::Null);
             return Ok(Typed { expr, kind: result });
         }
+        put_constants(function, &mut args)?;
         let element = kinds.iter().find(|kind| kind.array);
         let call = Expr::Call {
             function,
             element: element.map_or(Base::Any, |kind| kind.base),
             args: args.into_iter().map(|arg| arg.expr).collect(),
         };
-        let expr = fold(call, constants.iter().all(Option::is_some))?;
+        let expr = fold(call, constness.iter().all(Option::is_some))?;
         Ok(Typed { expr, kind: result })
     }
 
@@ -49,20 +51,30 @@ impl Compiler<'_> {
     }
 
     fn known(&self, oid: u32, collation: u32) -> Result<&'static Function> {
-        let function =
-            find(oid).ok_or_else(|| postgres(format!("function {oid} is not evaluated here")))?;
-        self.check_collation(function.needs, collation, function.source)?;
-        Ok(function)
+        let mut reason = format!("function {oid} is not evaluated here");
+        for function in find(oid) {
+            match self.check_needs(function.needs, collation, function.source) {
+                Ok(()) => return Ok(function),
+                Err(Stop::Postgres(why)) => reason = why,
+                Err(stop) => return Err(stop),
+            }
+        }
+        Err(postgres(reason))
     }
 
-    fn check_collation(&self, needs: Needs, collation: u32, what: &str) -> Result<()> {
+    fn check_needs(&self, needs: Needs, collation: u32, what: &str) -> Result<()> {
         let known = self.source.is_some_and(|source| match needs {
             Needs::Nothing => collation < FIRST_NORMAL,
             Needs::ByteOrder => source.environment.by_bytes(collation),
             Needs::AsciiCase => source.environment.ascii_case(collation),
+            Needs::Before18 => source.environment.major.is_some_and(|major| major < 18),
+            Needs::From18 => source.environment.major.is_some_and(|major| major >= 18),
         });
         if known {
             return Ok(());
+        }
+        if matches!(needs, Needs::Before18 | Needs::From18) {
+            return Err(postgres(format!("{what} depends on the server's version")));
         }
         Err(postgres(format!("{what} depends on collation {collation}")))
     }
@@ -78,7 +90,9 @@ impl Compiler<'_> {
         let Ok(args) = <[Typed; 2]>::try_from(args) else {
             return Err(postgres("an operator without two arguments"));
         };
-        check_signature(equal, &[args[0].kind, args[1].kind], BOOL)?;
+        let kinds = [args[0].kind, args[1].kind];
+        check_signature(equal, &kinds, BOOL)?;
+        check_collated(node, &kinds)?;
         if equal.args.iter().any(|kind| kind.array) {
             return Err(postgres("distinctness of arrays"));
         }
@@ -120,7 +134,12 @@ impl Compiler<'_> {
         if !args[1].kind.array {
             return Err(postgres("ANY of what is no array"));
         }
-        check_signature(function, &[args[0].kind, args[1].kind.base.scalar()], BOOL)?;
+        let kinds = [args[0].kind, args[1].kind.base.scalar()];
+        check_signature(function, &kinds, BOOL)?;
+        check_collated(node, &kinds)?;
+        if !constants::wanted_of(function).is_empty() {
+            return Err(postgres(format!("{} with ANY or ALL", function.source)));
+        }
         let is_constant = args.iter().all(|arg| constness(&arg.expr).is_some());
         let args = Box::new(args.map(|arg| arg.expr));
         let call = Expr::AnyAll {
@@ -172,10 +191,44 @@ impl Compiler<'_> {
             return Err(postgres(format!("order of type {:?}", kind.base)));
         }
         if matches!(kind.base, Base::Text | Base::Bpchar | Base::Name) {
-            self.check_collation(Needs::ByteOrder, collation, "order of text")?;
+            self.check_needs(Needs::ByteOrder, collation, "order of text")?;
         }
         Ok(kind.base)
     }
+}
+
+/// Text of two collations of which neither goes before the other: PostgreSQL raises an error at each row.
+fn check_collated(node: &Node<'_>, kinds: &[Kind]) -> Result<()> {
+    let is_text = |kind: &Kind| matches!(kind.base, Base::Text | Base::Bpchar | Base::Name);
+    if kinds.iter().any(is_text) && node.parse::<u32>("inputcollid")? == 0 {
+        return Err(postgres("text of two collations"));
+    }
+    Ok(())
+}
+
+/// Makes sure that a function is computed here for its constants, and gives it them as it wants them.
+fn put_constants(function: &'static Function, args: &mut [Typed]) -> Result<()> {
+    let given: Vec<Option<&OwnedValue>> = args
+        .iter()
+        .map(|arg| match &arg.expr {
+            Expr::Const(value) => Some(value),
+            _ => None,
+        })
+        .collect();
+    if !constants::are_computed(function, &given) {
+        let source = function.source;
+        return Err(postgres(format!(
+            "{source} is evaluated here for certain constants only"
+        )));
+    }
+    for (at, arg) in args.iter_mut().enumerate() {
+        if let Expr::Const(value) = &mut arg.expr
+            && let Some(other) = constants::replacement(function, at, value)
+        {
+            *value = other;
+        }
+    }
+    Ok(())
 }
 
 /// Whether values of two kinds have one order as they are.

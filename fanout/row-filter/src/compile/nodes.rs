@@ -2,7 +2,7 @@
 
 use bumpalo::Bump;
 
-use super::{BOOL, CaseArgument, Compiler, Result, Typed, constness, postgres};
+use super::{BOOL, CaseArgument, Compiler, Result, Stop, Typed, constness, opaque, postgres};
 use crate::datum;
 use crate::evaluate::constant;
 use crate::kind::{Base, Kind};
@@ -120,7 +120,7 @@ impl Compiler<'_> {
         let mut kept = Vec::new();
         let mut null = false;
         for arg in args {
-            match self.boolean(arg)? {
+            match self.argument(arg)? {
                 Expr::Const(OwnedValue::Bool(value)) if value == decides => {
                     return Ok(Expr::Const(OwnedValue::Bool(decides)));
                 }
@@ -138,6 +138,15 @@ impl Compiler<'_> {
             _ if decides => Expr::Or(kept.into()),
             _ => Expr::And(kept.into()),
         })
+    }
+
+    fn argument(&mut self, arg: &Node<'_>) -> Result<Expr> {
+        match self.boolean(arg) {
+            Err(Stop::Postgres(_)) if self.in_part && opaque::is_prepared_quietly(arg) => {
+                Ok(Expr::Opaque)
+            }
+            result => result,
+        }
     }
 
     fn null_test(&mut self, node: &Node<'_>) -> Result<Typed> {

@@ -81,6 +81,12 @@ pub(crate) fn compare<'a, const OPERATOR: u8>(args: Args<'_, 'a>) -> Answer<'a> 
         .ok_or_else(FilterError::internal)
 }
 
+/// An xid with an int4, whose bits count as an xid: -1 is 4294967295.
+pub(crate) fn compare_xid_int<'a, const OPERATOR: u8>(args: Args<'_, 'a>) -> Answer<'a> {
+    let right = args.int(1)? & i64::from(u32::MAX);
+    Ok(answer::<OPERATOR>(args.int(0)?.cmp(&right)))
+}
+
 pub(crate) fn compare_padded<'a, const OPERATOR: u8>(args: Args<'_, 'a>) -> Answer<'a> {
     let order = unpadded(args.bytes(0)?).cmp(unpadded(args.bytes(1)?));
     Ok(answer::<OPERATOR>(order))

@@ -1,8 +1,8 @@
 //! Comparison operators.
 
 use super::compare::{
-    EQ, GE, GT, LE, LT, NE, array_eq, array_ne, compare, compare_padded, date_timestamp, json_eq,
-    json_ne, timestamp_date,
+    EQ, GE, GT, LE, LT, NE, array_eq, array_ne, compare, compare_padded, compare_xid_int,
+    date_timestamp, json_eq, json_ne, timestamp_date,
 };
 use super::kinds::*;
 use super::table::functions;
@@ -140,7 +140,7 @@ pub(crate) const COMPARISONS: &[Function] = functions! {
     1166 interval_ge(INTERVAL, INTERVAL) -> BOOL = compare::<GE>;
     1167 interval_gt(INTERVAL, INTERVAL) -> BOOL = compare::<GT>;
     1246 charlt(CHAR, CHAR) -> BOOL = compare::<LT>;
-    1319 xideq(XID, INT4) -> BOOL = compare::<EQ>;
+    1319 xideq(XID, INT4) -> BOOL = compare_xid_int::<EQ>;
     1352 timetz_eq(TIMETZ, TIMETZ) -> BOOL = compare::<EQ>;
     1353 timetz_ne(TIMETZ, TIMETZ) -> BOOL = compare::<NE>;
     1354 timetz_lt(TIMETZ, TIMETZ) -> BOOL = compare::<LT>;
@@ -226,7 +226,7 @@ pub(crate) const COMPARISONS: &[Function] = functions! {
     3235 pg_lsn_gt(LSN, LSN) -> BOOL = compare::<GT>;
     3236 pg_lsn_ne(LSN, LSN) -> BOOL = compare::<NE>;
     3308 xidneq(XID, XID) -> BOOL = compare::<NE>;
-    3309 xidneq(XID, INT4) -> BOOL = compare::<NE>;
+    3309 xidneq(XID, INT4) -> BOOL = compare_xid_int::<NE>;
     4038 jsonb_ne(JSONB, JSONB) -> BOOL = json_ne;
     4043 jsonb_eq(JSONB, JSONB) -> BOOL = json_eq;
     4113 macaddr8_eq(MACADDR8, MACADDR8) -> BOOL = compare::<EQ>;

@@ -13,11 +13,11 @@ const fn is_finite_date(date: i64) -> bool {
     date != DATE_INFINITY && date != DATE_MINUS_INFINITY
 }
 
-const fn timestamp_out_of_range() -> FilterError {
+pub(super) const fn timestamp_out_of_range() -> FilterError {
     FilterError::new("22008", "timestamp out of range")
 }
 
-fn valid_timestamp(micros: Option<i64>) -> Result<i64, FilterError> {
+pub(super) fn valid_timestamp(micros: Option<i64>) -> Result<i64, FilterError> {
     micros
         .filter(|micros| (TIMESTAMP_MIN..TIMESTAMP_END).contains(micros))
         .ok_or_else(timestamp_out_of_range)
@@ -50,7 +50,7 @@ pub(crate) fn date_minus_int<'a>(args: Args<'_, 'a>) -> Answer<'a> {
     moved(args.int(0)?, -args.int(1)?)
 }
 
-fn midnight(date: i64) -> Result<i64, FilterError> {
+pub(super) fn midnight(date: i64) -> Result<i64, FilterError> {
     match date {
         DATE_INFINITY => Ok(i64::MAX),
         DATE_MINUS_INFINITY => Ok(i64::MIN),

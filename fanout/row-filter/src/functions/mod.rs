@@ -8,11 +8,19 @@ pub(crate) mod bytes;
 pub(crate) mod cast;
 pub(crate) mod compare;
 pub(crate) mod compare_table;
+pub(crate) mod constants;
 pub(crate) mod datetime;
 pub(crate) mod document;
 pub(crate) mod general_table;
+pub(crate) mod hash;
+pub(crate) mod json_cast;
 pub(crate) mod kinds;
 pub(crate) mod like;
+pub(crate) mod more_table;
+pub(crate) mod more_text;
+pub(crate) mod parts;
+pub(crate) mod pattern;
+pub(crate) mod rounding;
 pub(crate) mod table;
 pub(crate) mod text;
 
@@ -50,6 +58,10 @@ pub(crate) enum Needs {
     ByteOrder,
     /// A collation whose upper and lower case are ASCII's.
     AsciiCase,
+    /// A server of version 17 or older.
+    Before18,
+    /// A server of version 18 or newer.
+    From18,
 }
 
 /// A function.
@@ -66,18 +78,35 @@ pub(crate) struct Function {
     pub(crate) run: Run,
 }
 
-/// OID and `pg_proc.prosrc` of every function that is computed here, for who compares them with a server.
-pub fn native_functions() -> impl Iterator<Item = (u32, &'static str)> {
-    let all = table::TABLES.iter().flat_map(|table| table.iter());
-    all.map(|function| (function.oid, function.source))
+/// A function that is computed here, for who compares it with a server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeFunction {
+    /// `pg_proc.oid`.
+    pub oid: u32,
+    /// `pg_proc.prosrc`; `sql` for a function in SQL.
+    pub source: &'static str,
+    /// The arguments for which it is computed here only if they are constants.
+    pub constants: &'static [usize],
 }
 
-/// The function with an OID.
-pub(crate) fn find(oid: u32) -> Option<&'static Function> {
-    table::TABLES
-        .iter()
-        .flat_map(|table| table.iter())
-        .find(|function| function.oid == oid)
+/// Every function that is computed here, each once.
+pub fn native_functions() -> impl Iterator<Item = NativeFunction> {
+    all()
+        .filter(|function| function.needs != Needs::Before18)
+        .map(|function| NativeFunction {
+            oid: function.oid,
+            source: function.source,
+            constants: constants::wanted(function.oid, function.source),
+        })
+}
+
+fn all() -> impl Iterator<Item = &'static Function> {
+    table::TABLES.iter().flat_map(|table| table.iter())
+}
+
+/// What is there for an OID: several functions if versions differ.
+pub(crate) fn find(oid: u32) -> impl Iterator<Item = &'static Function> {
+    all().filter(move |function| function.oid == oid)
 }
 
 macro_rules! getter {

@@ -1,6 +1,6 @@
 //! The tables' form.
 
-use super::{Function, arithmetic_table, compare_table, general_table};
+use super::{Function, arithmetic_table, compare_table, general_table, more_table};
 
 /// Everything that [`super::find`] finds.
 pub(crate) const TABLES: &[&[Function]] = &[
@@ -11,6 +11,10 @@ pub(crate) const TABLES: &[&[Function]] = &[
     general_table::TEXTS,
     general_table::ASCII_CASE,
     general_table::OTHERS,
+    more_table::MORE,
+    more_table::HASHES,
+    more_table::JSON_CASTS,
+    more_table::JSON_CASTS_OF_NULL,
 ];
 
 /// `oid source(ARGS) -> RESULT = code;` for each function.

@@ -9,12 +9,12 @@ const fn starts_character(byte: u8) -> bool {
     byte & 0xC0 != 0x80
 }
 
-fn length(text: &[u8]) -> usize {
+pub(super) fn length(text: &[u8]) -> usize {
     text.iter().filter(|byte| starts_character(**byte)).count()
 }
 
 /// Place of the first byte behind so many characters.
-fn offset(text: &[u8], characters: i64) -> usize {
+pub(super) fn offset(text: &[u8], characters: i64) -> usize {
     let Ok(characters) = usize::try_from(characters) else {
         return 0;
     };
@@ -25,7 +25,7 @@ fn offset(text: &[u8], characters: i64) -> usize {
         .map_or(text.len(), |(offset, _)| offset)
 }
 
-fn count<'a>(count: usize) -> Answer<'a> {
+pub(super) fn count<'a>(count: usize) -> Answer<'a> {
     i64::try_from(count)
         .map(Value::Int)
         .map_err(|_| FilterError::out_of_range("integer"))

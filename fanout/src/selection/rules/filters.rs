@@ -113,7 +113,7 @@ impl<'a> Filters<'a> {
         };
         Relation {
             columns,
-            environment: environment(&facts.state.database),
+            environment: environment(&facts.state.database, facts.stated_major),
         }
     }
 
@@ -238,13 +238,14 @@ fn plain_column((attribute, column): (i16, &ColumnSchema)) -> Column {
     }
 }
 
-fn environment(database: &DatabaseFacts) -> Environment {
+fn environment(database: &DatabaseFacts, major: Option<u32>) -> Environment {
     let locale = database.locale.as_deref().unwrap_or_default();
     let (collate, ctype) = (&database.collate, &database.ctype);
     let provider = char::from(database.provider);
     Environment {
         utf8: database.encoding == "UTF8",
         default_collation: DefaultCollation::of(provider, collate, ctype, locale),
+        major,
     }
 }
 

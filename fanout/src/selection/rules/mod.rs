@@ -32,8 +32,10 @@ use crate::auth::Grant;
 /// What the rules look at.
 #[derive(Clone, Copy)]
 pub(super) struct Facts<'a> {
-    /// The source's major version: its own rules differ.
+    /// The source's major version: its own rules differ. 15 where the log does not say.
     pub(super) major: u32,
+    /// The same, if the log says it.
+    pub(super) stated_major: Option<u32>,
     pub(super) state: &'a PublicationState,
     /// Names of the publications, in the order in which the subscriber gave them.
     pub(super) names: &'a [String],
@@ -51,8 +53,10 @@ impl<'a> Facts<'a> {
         spec: &'a SelectionSpec,
         filters: &'a crate::filter::Filters,
     ) -> Self {
+        let stated_major = major(catalog);
         Self {
-            major: major(catalog),
+            major: stated_major.unwrap_or(15),
+            stated_major,
             state: catalog.publication_state(),
             names: match &spec.publications {
                 Publications::Everything => &[],
@@ -65,11 +69,11 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The source's major version; 15 where the log does not say.
-fn major(catalog: &Catalog) -> u32 {
+/// The source's major version, if the log says it.
+fn major(catalog: &Catalog) -> Option<u32> {
     let version = catalog.parameters().get("server_version").unwrap_or("");
     let digits = version.split(|c: char| !c.is_ascii_digit()).next();
-    digits.and_then(|digits| digits.parse().ok()).unwrap_or(15)
+    digits.and_then(|digits| digits.parse().ok())
 }
 
 /// What passes of a relation of which rows come. `columns`: of these columns only.

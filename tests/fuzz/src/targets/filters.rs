@@ -48,6 +48,7 @@ fn evaluate(tree: &str, row: &Row<'_>) -> bool {
         environment: Environment {
             utf8: true,
             default_collation: DefaultCollation::C,
+            major: Some(18),
         },
     };
     let Compiled::Native(program) = compile(&source) else {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use row_filter::{NativeFunction, native_functions};
 use tests::Session;
 
 use super::families::Family;
@@ -17,9 +18,13 @@ pub(super) enum Syntax {
 /// An operator or function.
 #[derive(Clone, Debug)]
 pub(super) struct Producer {
+    /// Of its function.
+    pub(super) oid: u32,
     pub(super) syntax: Syntax,
     pub(super) args: Vec<String>,
     pub(super) result: String,
+    /// The arguments that have to be constants for it to be computed here.
+    pub(super) constants: &'static [usize],
 }
 
 /// Producers by the type that they produce.
@@ -27,20 +32,20 @@ pub(super) type Producers = HashMap<String, Vec<Producer>>;
 
 /// Immutable operators of a family's types, and those functions of them that are computed without PostgreSQL.
 pub(super) async fn producers(session: &mut Session, family: &Family) -> Producers {
-    let native: Vec<String> = row_filter::native_functions()
-        .map(|(oid, _)| oid.to_string())
+    let functions: HashMap<u32, NativeFunction> = native_functions()
+        .map(|function| (function.oid, function))
         .collect();
+    let native: Vec<String> = functions.keys().map(u32::to_string).collect();
     let native = native.join(",");
     let sql = format!(
-        "SELECT 'o', oprname, oprleft::regtype, oprright::regtype, oprresult::regtype, NULL
+        "SELECT 'o', oprname, oprleft::regtype, oprright::regtype, oprresult::regtype, NULL, p.oid
            FROM pg_operator o JOIN pg_proc p ON p.oid = oprcode
           WHERE provolatile = 'i' AND o.oid < 10000 AND oprname NOT IN ('^', '!!', '@@', '@?')
             AND (p.oid IN ({native}) OR p.oid::int % 4 = 0)
          UNION ALL
          SELECT 'f', proname, NULL, NULL, prorettype::regtype,
-                array_to_string(proargtypes::regtype[], ';')
-           FROM pg_proc WHERE oid IN ({native}) AND pronargs > 0 AND oid IN
-                (SELECT min(oid) FROM pg_proc WHERE oid IN ({native}) GROUP BY proname, proargtypes)"
+                array_to_string(proargtypes::regtype[], ';'), oid
+           FROM pg_proc WHERE oid IN ({native})"
     );
     let mut producers = Producers::new();
     for row in session.run(&sql).await {
@@ -55,7 +60,11 @@ pub(super) async fn producers(session: &mut Session, family: &Family) -> Produce
         } else {
             (Syntax::Infix(name), vec![text(2), text(3)])
         };
+        let oid = text(6).parse().unwrap();
+        let native = functions.get(&oid);
         let producer = Producer {
+            oid,
+            constants: native.map_or(&[], |function| function.constants),
             syntax,
             args,
             result: text(4),
@@ -78,7 +87,9 @@ fn concrete(producer: &Producer, family: &Family) -> Vec<Producer> {
         .iter()
         .any(|arg| matches!(arg.as_str(), "anyarray" | "anycompatiblearray"));
     if !polymorphic {
-        let known = producer.args.iter().all(has) && has(&producer.result);
+        let mut args = producer.args.iter().enumerate();
+        let known = args.all(|(at, arg)| producer.constants.contains(&at) || has(arg));
+        let known = known && has(&producer.result);
         return known.then(|| producer.clone()).into_iter().collect();
     }
     let arrays = family.types.iter().filter(|one| one.name.ends_with("[]"));
@@ -89,6 +100,8 @@ fn concrete(producer: &Producer, family: &Family) -> Vec<Producer> {
                 other => other.to_owned(),
             };
             Producer {
+                oid: producer.oid,
+                constants: producer.constants,
                 syntax: producer.syntax.clone(),
                 args: producer.args.iter().map(replace).collect(),
                 result: replace(&producer.result),

@@ -1,6 +1,9 @@
 //! Random expressions.
 
+use std::collections::BTreeSet;
+
 use super::catalog::{Producers, Syntax};
+use super::constants::constants;
 use super::families::Family;
 use super::random::Random;
 use super::types::Type;
@@ -13,6 +16,8 @@ pub(super) struct Generator<'a> {
     pub(super) family: &'a Family,
     pub(super) producers: &'a Producers,
     pub(super) random: Random,
+    /// Functions that were used.
+    pub(super) used: BTreeSet<u32>,
 }
 
 impl Generator<'_> {
@@ -58,11 +63,15 @@ impl Generator<'_> {
             return self.leaf(name);
         };
         let producer = self.random.pick(producers).clone();
-        let args: Vec<String> = producer
-            .args
-            .iter()
-            .map(|arg| self.value(arg, depth - 1))
-            .collect();
+        self.used.insert(producer.oid);
+        let args = producer.args.iter().enumerate().map(|(at, arg)| {
+            if producer.constants.contains(&at) {
+                (*self.random.pick(constants(producer.oid, at))).to_owned()
+            } else {
+                self.value(arg, depth - 1)
+            }
+        });
+        let args: Vec<String> = args.collect();
         match (&producer.syntax, args.as_slice()) {
             (Syntax::Infix(name), [left, right]) => {
                 format!("({left} OPERATOR(pg_catalog.{name}) {right})")

@@ -3,8 +3,8 @@
 use super::types::{
     BIT, BOOL, BOOL_ARRAY, BPCHAR, BPCHAR_C, BYTEA, CHAR, CIDR, DATE, DATE_ARRAY, FLOAT4, FLOAT8,
     FLOAT8_ARRAY, INET, INT2, INT4, INT4_ARRAY, INT8, INT8_ARRAY, INTERVAL, JSONB, LSN, MACADDR,
-    MACADDR8, NAME, NUMERIC, NUMERIC_ARRAY, OID, TEXT, TEXT_ARRAY, TEXT_C, TIME, TIMESTAMP,
-    TIMESTAMPTZ, TIMETZ, Type, UUID, UUID_ARRAY, VARBIT, VARCHAR, XID, XID8,
+    MACADDR8, NAME, NUMERIC, NUMERIC_ARRAY, OID, TEXT, TEXT_ARRAY, TEXT_C, TEXT_POSIX, TIME,
+    TIMESTAMP, TIMESTAMPTZ, TIMETZ, Type, UUID, UUID_ARRAY, VARBIT, VARCHAR, XID, XID8,
 };
 
 /// Types that occur together.
@@ -26,11 +26,11 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "numeric",
-        types: &[BOOL, INT4, INT8, NUMERIC, FLOAT8, FLOAT4],
+        types: &[BOOL, INT2, INT4, INT8, NUMERIC, FLOAT8, FLOAT4],
     },
     Family {
         name: "text",
-        types: &[BOOL, INT4, TEXT, TEXT_C, VARCHAR, NAME, CHAR],
+        types: &[BOOL, INT4, TEXT, TEXT_C, TEXT_POSIX, VARCHAR, NAME, CHAR],
     },
     Family {
         name: "character",
@@ -51,6 +51,14 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "jsonb",
         types: &[BOOL, INT4, JSONB, TEXT, TEXT_ARRAY],
+    },
+    Family {
+        name: "fields of dates",
+        types: &[BOOL, DATE, TIMESTAMP, TIME, INTERVAL, NUMERIC, FLOAT8],
+    },
+    Family {
+        name: "documents as numbers",
+        types: &[BOOL, JSONB, NUMERIC, INT2, INT4, INT8, FLOAT4, FLOAT8],
     },
     Family {
         name: "arrays",
@@ -85,6 +93,6 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "system",
-        types: &[BOOL, LSN, XID, XID8, OID, INT8],
+        types: &[BOOL, LSN, XID, XID8, OID, INT4, INT8],
     },
 ];

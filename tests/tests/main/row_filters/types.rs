@@ -161,6 +161,12 @@ pub(super) const TEXT_C: Type = declared(
     "text collate \"C\"",
     &["", "a", "B", "ab", "abc", "ä", "é", "日本", "Z", "a b"],
 );
+/// Beside "C" neither goes before the other.
+pub(super) const TEXT_POSIX: Type = declared(
+    "text",
+    "text collate \"POSIX\"",
+    &["", "a", "B", "abc", "ä"],
+);
 pub(super) const VARCHAR: Type = declared(
     "character varying",
     "varchar(8)",
@@ -220,6 +226,10 @@ pub(super) const DATE: Type = of(
         "294277-01-01",
         "1970-01-01",
         "12345-06-07",
+        "2021-01-03",
+        "2020-12-31",
+        "0044-03-15 BC",
+        "2001-01-01",
     ],
 );
 pub(super) const TIME: Type = of(
@@ -256,6 +266,10 @@ pub(super) const TIMESTAMP: Type = of(
         "2024-01-31 10:00:00.5",
         "0001-01-01 00:00:00 BC",
         "12345-06-07 08:09:10",
+        "4714-11-24 00:00:00 BC",
+        "2021-01-03 23:59:59.123456",
+        "0100-12-31 00:00:00 BC",
+        "1000-07-01 06:05:04.003",
     ],
 );
 pub(super) const TIMESTAMPTZ: Type = of(
