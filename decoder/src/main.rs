@@ -26,6 +26,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), DecoderError> {
     let config = arguments.config.load()?;
     service::telemetry::init(&config.telemetry)?;
+    service::limits::raise_open_files();
     // Fails only if there is one already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let prepared = Prepared::open(config)?;

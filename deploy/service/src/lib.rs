@@ -8,11 +8,13 @@
 //! | [`cli`] | the flags that all programs share |
 //! | [`telemetry`] | log output on standard error |
 //! | [`shutdown`] | SIGTERM and SIGINT become one token |
+//! | [`limits`] | as many open files as the system allows |
 //! | [`http`] | `/metrics`, `/healthz`, `/readyz` |
 
 pub mod cli;
 pub mod config;
 pub mod http;
+pub mod limits;
 pub mod shutdown;
 pub mod source;
 pub mod telemetry;

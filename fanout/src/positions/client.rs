@@ -14,7 +14,7 @@ use proto::v1::{
     ExplainPublicationRequest, ListSlotsRequest, RefreshCatalogRequest, ReleaseSlotRequest,
     SlotStatus, WatchHeadRequest,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
@@ -23,6 +23,9 @@ use super::{Lease, PositionsError};
 
 /// Longest time for an answer that the decoder has at hand.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Leases that are taken or given back at a time. When thousands of subscribers come or go at once, as after a restart, they
+/// wait for their turn first, and only then for an answer that may be late.
+const LEASES_AT_A_TIME: usize = 32;
 /// A release that got no answer is asked for again as often, since whoever waits for the slot would wait until the lease runs out.
 const RELEASE_TRIES: usize = 3;
 /// Longest time for an answer that waits until the source's publications are in the log.
@@ -79,6 +82,8 @@ struct Inner {
     places: Mutex<BTreeMap<String, Place>>,
     /// Notified when a place becomes free.
     freed: Notify,
+    /// Turns to take or give back a lease. Never closed.
+    turns: Semaphore,
 }
 
 /// What this fanout does with a slot.
@@ -118,6 +123,7 @@ impl Positions {
                 connected: AtomicBool::new(false),
                 places: Mutex::default(),
                 freed: Notify::new(),
+                turns: Semaphore::new(LEASES_AT_A_TIME),
             }),
         })
     }
@@ -125,7 +131,9 @@ impl Positions {
     /// Takes the lease on a slot. At most one connection of this fanout has it at a time.
     pub async fn acquire(&self, slot: &str) -> Result<Lease, PositionsError> {
         let taking = self.take_place(slot).await?;
+        let turn = self.inner.turns.acquire().await;
         let held = Arc::new(Held::new(self.ask_lease(slot).await?));
+        drop(turn);
         taking.keep(Arc::clone(&held));
         Ok(Lease::new(held, self.clone()))
     }
@@ -312,6 +320,7 @@ impl Positions {
             holder: self.inner.holder.clone(),
             confirmed_lsn: held.claim().whole.0,
         };
+        let _turn = self.inner.turns.acquire().await;
         for tried in 1.. {
             let mut control = self.control();
             let call = control.release_slot(request.clone());

@@ -24,6 +24,7 @@ const LOGINS: usize = 32;
 
 /// Runs the program: reads its plan and its commands from standard input.
 pub fn run() -> ExitCode {
+    service::limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
