@@ -45,6 +45,14 @@ pub trait Fs: fmt::Debug + Send + Sync {
     /// The names in a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
+    /// Hands `each` the names in a directory that are UTF-8. For a directory of tens of thousands: nothing need be kept.
+    fn each_name(&self, path: &Path, each: &mut dyn FnMut(&str)) -> io::Result<()> {
+        let paths = self.list(path)?;
+        let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+        names.for_each(each);
+        Ok(())
+    }
+
     /// Renames a file, replacing what is there.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 

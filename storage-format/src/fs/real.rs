@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, RawDir};
 use rustix::io::Errno;
 
 use super::{Fs, FsFile};
@@ -17,6 +17,9 @@ pub struct RealFs;
 
 /// Bytes copied at once where the kernel can't copy between two files.
 const COPY_BUFFER_LEN: usize = 256 << 10;
+
+/// Names that the kernel is asked for at once.
+const LIST_BUFFER_LEN: usize = 64 << 10;
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -67,6 +70,19 @@ impl Fs for RealFs {
         std::fs::read_dir(path)?
             .map(|entry| entry.map(|entry| entry.path()))
             .collect()
+    }
+
+    fn each_name(&self, path: &Path, each: &mut dyn FnMut(&str)) -> io::Result<()> {
+        let folder = File::open(path)?;
+        let mut buffer = Vec::with_capacity(LIST_BUFFER_LEN);
+        let mut entries = RawDir::new(&folder, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            match entry?.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => each(name),
+            }
+        }
+        Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -34,27 +34,34 @@ pub struct SegmentInfo {
 /// directory does not exist.
 pub fn list_segments(fs: &dyn Fs, log: &Path) -> Result<Vec<SegmentInfo>, FormatError> {
     let folder = SegmentName::folder(log);
-    let paths = match fs.list(&folder) {
-        Ok(paths) => paths,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(FormatError::io("list", &folder)(error)),
-    };
-    let mut segments: Vec<SegmentInfo> = paths.into_iter().filter_map(info).collect();
+    let mut segments = Vec::new();
+    match fs.each_name(&folder, &mut |name| segments.extend(info(&folder, name))) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(FormatError::io("list", &folder)(error));
+        }
+        _ => {}
+    }
     // Sealed before active where both are there, so that the first of the two stays.
     segments.sort_by_key(|segment| (segment.name, segment.state == SegmentState::Active));
     segments.dedup_by_key(|segment| segment.name);
     Ok(segments)
 }
 
-/// For each file of what may be tens of thousands: nothing is allocated.
-fn info(path: PathBuf) -> Option<SegmentInfo> {
-    let (name, extension) = SegmentName::parse_file_name(path.file_name()?.to_str()?)?;
-    let state = match extension {
-        SegmentExtension::Active => SegmentState::Active,
-        SegmentExtension::Sealed => SegmentState::Sealed,
-        SegmentExtension::Index | SegmentExtension::Temporary => return None,
+/// For each file of what may be tens of thousands: nothing is allocated but what is kept.
+fn info(folder: &Path, file_name: &str) -> Option<SegmentInfo> {
+    let (stem, extension) = file_name.split_once('.')?;
+    let state = if extension == SegmentExtension::Sealed.as_str() {
+        SegmentState::Sealed
+    } else if extension == SegmentExtension::Active.as_str() {
+        SegmentState::Active
+    } else {
+        return None;
     };
-    Some(SegmentInfo { name, state, path })
+    Some(SegmentInfo {
+        name: stem.parse().ok()?,
+        state,
+        path: folder.join(file_name),
+    })
 }
 
 /// Whose log a directory holds, as its newest segment says; `None` if there is no segment.
