@@ -82,6 +82,8 @@ pub(super) struct Sending<'a> {
     at_head: bool,
     /// What was written may wait inside TLS for the rest of a record's way.
     unflushed: bool,
+    /// Everything that was taken has just been written.
+    wrote: bool,
     /// A keepalive is among what waits to be written.
     answering: bool,
     /// What the stream ends with once everything is written that was taken from the log.
@@ -112,6 +114,7 @@ impl<'a> Sending<'a> {
             keepalives: Keepalives::new(timeout, Instant::now()),
             at_head: false,
             unflushed: false,
+            wrote: false,
             answering: false,
             ending: None,
             deadline: None,
@@ -140,6 +143,11 @@ impl<'a> Sending<'a> {
         // The position is told at once, before there is anything to send.
         self.keepalive(false);
         loop {
+            if std::mem::take(&mut self.wrote) && !self.at_head {
+                // What a task may do before the runtime makes it give way lasts for many writes, and nobody looks at the other
+                // sockets while one thread sleeps and another one is here.
+                tokio::task::yield_now().await;
+            }
             self.fill();
             let wake = match self.attend() {
                 Ok(wake) => wake,
@@ -286,7 +294,8 @@ impl<'a> Sending<'a> {
             Written::Flushed => return Ok(()),
         };
         self.bytes += count as u64;
-        if self.frames.is_empty() {
+        self.wrote = self.frames.is_empty();
+        if self.wrote {
             self.all_written();
         }
         Ok(())
