@@ -33,6 +33,7 @@ mod main {
     mod main_path;
     mod native;
     mod order;
+    mod origins;
     mod own_publications;
     mod own_subscriptions;
     mod publication_sql;

@@ -471,8 +471,14 @@ impl Sink for LogSink {
             send_time,
             payload,
         } = *message;
-        self.push(|block| block.push_rollback_prepared(end, start, send_time, payload))?;
-        match self.staging.decided(end.xid) {
+        let prepared = self.staging.decided(end.xid);
+        let has_origin = prepared
+            .as_ref()
+            .is_some_and(|prepared| prepared.staged().has_origin());
+        self.push(|block| {
+            block.push_rollback_prepared(end, has_origin, start, send_time, payload)
+        })?;
+        match prepared {
             Some(prepared) => self.send_behind(Work::Decided(prepared), end.rollback_end_lsn),
             None => Ok(()),
         }

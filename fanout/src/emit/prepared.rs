@@ -123,7 +123,8 @@ impl<O: Output> Walk<'_, O> {
         self.made(RecordKind::CommitPrepared, frame);
     }
 
-    /// It is sent whether or not the PREPARE was: the source does not know either.
+    /// It is sent whether or not the PREPARE was: the source does not know either. But for where the transaction came
+    /// from: the source goes by the session that rolls it back, which its stream does not tell, and here by the PREPARE.
     pub(super) fn rollback_prepared(&mut self, entry: &Entry) -> Result<Next, StreamError> {
         let Message::RollbackPrepared(rollback) = self.decode(entry)? else {
             let what = "a ROLLBACK PREPARED record without its message";
@@ -142,7 +143,8 @@ impl<O: Output> Walk<'_, O> {
         if options.end.is_some_and(|end| end_lsn > end) {
             return Ok(Next::End);
         }
-        if options.two_phase_at.is_some() && end_lsn > options.start {
+        let elsewhere = options.local_origin_only && entry.has(Entry::HAS_ORIGIN);
+        if options.two_phase_at.is_some() && end_lsn > options.start && !elsewhere {
             self.out.entry(self.block, entry, 0);
         }
         Ok(Next::On)

@@ -279,6 +279,7 @@ impl BlockBuilder {
         self.require_room(payload.len())?;
         let entry = Entry {
             kind_id: kind.id(),
+            flags: 0,
             relation: NO_RELATION,
             offset: stored_u32(self.aux.len()),
             length: stored_u32(payload.len()),
@@ -354,6 +355,7 @@ impl BlockBuilder {
         let length = FRAME_HEAD_LEN + payload.len();
         let entry = Entry {
             kind_id: kind.id(),
+            flags: 0,
             relation,
             offset: stored_u32(self.frames.len()),
             length: stored_u32(length),

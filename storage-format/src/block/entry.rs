@@ -18,6 +18,8 @@ pub const NO_RELATION: u16 = u16::MAX;
 pub struct Entry {
     /// The stored kind, see [`RecordKind`].
     pub kind_id: u8,
+    /// [`Self::HAS_ORIGIN`], and what later versions add.
+    pub flags: u8,
     /// Index into the block's relation set, or [`NO_RELATION`].
     pub relation: u16,
     /// Offset in the frames section, or in the aux section for kinds from 64 on.
@@ -30,18 +32,28 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Of a ROLLBACK PREPARED, whose message does not say so: the transaction has a replication origin.
+    pub const HAS_ORIGIN: u8 = 1;
+
     /// The kind, if this build knows it.
     #[must_use]
     pub const fn kind(&self) -> Option<RecordKind> {
         RecordKind::from_id(self.kind_id)
     }
 
-    /// The stored bytes: kind, flags (0), relation, offset, length, transaction id.
+    /// Whether all of `flags` are set.
+    #[must_use]
+    pub const fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// The stored bytes: kind, flags, relation, offset, length, transaction id.
     #[must_use]
     pub fn encode(&self) -> [u8; ENTRY_LEN] {
         let mut bytes = [0; ENTRY_LEN];
-        let [kind, _, relation_0, relation_1, rest @ ..] = &mut bytes;
+        let [kind, flags, relation_0, relation_1, rest @ ..] = &mut bytes;
         *kind = self.kind_id;
+        *flags = self.flags;
         [*relation_0, *relation_1] = self.relation.to_le_bytes();
         let place = u64::from(self.offset) | u64::from(self.length) << 32;
         if let Some(chunk) = rest.first_chunk_mut::<8>() {
@@ -53,14 +65,13 @@ impl Entry {
         bytes
     }
 
-    /// The inverse of [`Self::encode`]. Flags are for later versions and not looked at.
+    /// The inverse of [`Self::encode`]. Flags that this build does not know are kept.
     #[must_use]
     pub fn decode(bytes: &[u8; ENTRY_LEN]) -> Self {
         let mut fields = Fields::new(bytes);
-        let kind_id = fields.u8();
-        let _flags = fields.u8();
         Self {
-            kind_id,
+            kind_id: fields.u8(),
+            flags: fields.u8(),
             relation: fields.u16(),
             offset: fields.u32(),
             length: fields.u32(),
@@ -77,8 +88,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trips(kind_id: u8, relation: u16, offset: u32, length: u32, xid: u32) {
-            let entry = Entry { kind_id, relation, offset, length, xid };
+        fn round_trips(kind_id: u8, flags: u8, relation: u16, offset: u32, length: u32, xid: u32) {
+            let entry = Entry { kind_id, flags, relation, offset, length, xid };
             prop_assert_eq!(Entry::decode(&entry.encode()), entry);
         }
     }
@@ -87,6 +98,7 @@ mod tests {
     fn layout() {
         let entry = Entry {
             kind_id: 3,
+            flags: 0xF0,
             relation: 0x0201,
             offset: 0x0605_0403,
             length: 0x0A09_0807,
@@ -94,7 +106,7 @@ mod tests {
         };
         assert_eq!(
             entry.encode(),
-            [3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+            [3, 0xF0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
         );
     }
 }

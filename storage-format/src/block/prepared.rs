@@ -3,7 +3,9 @@
 use pg_proto::pgoutput::{BeginPrepare, Prepare, RollbackPrepared};
 use pg_proto::{Lsn, PgTimestamp};
 
-use super::{BlockBuilder, BuildError, FRAME_HEAD_LEN, NO_RELATION, OpenTransaction};
+use super::{
+    BlockBuilder, BuildError, ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION, OpenTransaction,
+};
 use crate::record::RecordKind;
 
 impl BlockBuilder {
@@ -63,15 +65,28 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// ROLLBACK PREPARED, between transactions.
+    /// ROLLBACK PREPARED, between transactions. `has_origin`: the transaction's PREPARE came with an ORIGIN.
     pub fn push_rollback_prepared(
         &mut self,
         rollback: &RollbackPrepared<'_>,
+        has_origin: bool,
         start: Lsn,
         send_time: PgTimestamp,
         payload: &[u8],
     ) -> Result<(), BuildError> {
         let kind = RecordKind::RollbackPrepared;
-        self.push_lone(kind, rollback.rollback_end_lsn, start, send_time, payload)
+        self.push_lone(kind, rollback.rollback_end_lsn, start, send_time, payload)?;
+        if has_origin {
+            self.flag_last(Entry::HAS_ORIGIN);
+        }
+        Ok(())
+    }
+
+    fn flag_last(&mut self, flags: u8) {
+        if let Some(last) = self.entries.last_chunk_mut::<ENTRY_LEN>() {
+            let mut entry = Entry::decode(last);
+            entry.flags |= flags;
+            *last = entry.encode();
+        }
     }
 }

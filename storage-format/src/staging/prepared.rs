@@ -17,6 +17,7 @@ use super::Aborted;
 use super::file::StagedFile;
 use super::mark::{MARK_LEN, Mark};
 use super::transaction::{StagedHead, StagedTransaction};
+use crate::block::BlockFlags;
 use crate::checksum::crc32;
 use crate::codec::stored_u32;
 use crate::error::{Damage, FormatError};
@@ -157,16 +158,22 @@ impl PreparedStore {
             return Err(damaged("the checksum of its trailer is wrong"));
         }
         let trailer = Trailer::decode(&bytes).map_err(|error| damaged(&error.to_string()))?;
-        check_blocks(&*file, path, blocks_len)?;
+        let flags = check_blocks(&*file, path, blocks_len)?;
         let file = StagedFile::existing(Arc::clone(&self.fs), path.to_owned(), file, blocks_len);
-        let staged = StagedTransaction::existing(trailer.head, file, trailer.aborted);
+        let staged = StagedTransaction::existing(
+            trailer.head,
+            flags.contains(BlockFlags::HAS_ORIGIN),
+            file,
+            trailer.aborted,
+        );
         Ok(PreparedTransaction::new(staged, trailer.record))
     }
 }
 
-/// The bodies are copied without being looked at, so they are looked at here.
-fn check_blocks(file: &dyn FsFile, path: &Path, length: u64) -> Result<(), FormatError> {
+/// The bodies are copied without being looked at, so they are looked at here. The flags that any block has.
+fn check_blocks(file: &dyn FsFile, path: &Path, length: u64) -> Result<BlockFlags, FormatError> {
     let mut window = FileWindow::new(file, path)?;
+    let mut flags = BlockFlags::NONE;
     let mut offset = 0;
     while offset < length {
         let mark = window.bytes(offset, MARK_LEN)?;
@@ -182,9 +189,10 @@ fn check_blocks(file: &dyn FsFile, path: &Path, length: u64) -> Result<(), Forma
         let block = window
             .block(offset, 0)?
             .map_err(|damage| damage.at(path, offset))?;
+        flags |= block.header.flags;
         offset = block.end;
     }
-    Ok(())
+    Ok(flags)
 }
 
 /// What a file has to say beside its blocks.

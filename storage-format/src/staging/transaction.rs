@@ -7,7 +7,7 @@ use pg_proto::{Lsn, PgTimestamp, Xid};
 use super::Aborted;
 use super::file::StagedFile;
 use super::mark::{Mark, MarkKind};
-use crate::block::{BlockBuilder, BlockHeader, BlockKind, OpenTransaction, Placement};
+use crate::block::{BlockBuilder, BlockFlags, BlockHeader, BlockKind, OpenTransaction, Placement};
 use crate::error::FormatError;
 use crate::record::RecordKind;
 
@@ -43,14 +43,22 @@ pub struct StagedTransaction {
     send_time: PgTimestamp,
     /// Whether it came in pieces before its end.
     streamed: bool,
+    /// Whether there is an ORIGIN in the file.
+    has_origin: bool,
     file: StagedFile,
     aborted: Aborted,
 }
 
 impl StagedTransaction {
     /// One whose file is there.
-    pub(super) const fn existing(head: StagedHead, file: StagedFile, aborted: Aborted) -> Self {
+    pub(super) const fn existing(
+        head: StagedHead,
+        has_origin: bool,
+        file: StagedFile,
+        aborted: Aborted,
+    ) -> Self {
         Self {
+            has_origin,
             xid: head.xid,
             start: head.start,
             send_time: head.send_time,
@@ -64,6 +72,12 @@ impl StagedTransaction {
     #[must_use]
     pub const fn is_streamed(&self) -> bool {
         self.streamed
+    }
+
+    /// Whether the source named a replication origin of it.
+    #[must_use]
+    pub const fn has_origin(&self) -> bool {
+        self.has_origin
     }
 
     /// Subtransactions of which nothing counts.
@@ -112,7 +126,7 @@ impl StagedTransaction {
 impl StagedWriter {
     pub(super) fn new(head: StagedHead, file: StagedFile) -> Self {
         let mut builder = BlockBuilder::new();
-        let transaction = StagedTransaction::existing(head, file, Aborted::new());
+        let transaction = StagedTransaction::existing(head, false, file, Aborted::new());
         builder.start(Some(placeholder(&transaction)));
         Self {
             subxid: head.xid,
@@ -210,6 +224,7 @@ impl StagedWriter {
         let ([prefix, entries, frames, aux], _) = self.builder.pieces(&header, &mut self.prefix);
         let mut pieces = [IoSlice::new(begin), prefix, entries, frames, aux];
         self.transaction.file.append(&mut pieces)?;
+        self.transaction.has_origin |= header.flags.contains(BlockFlags::HAS_ORIGIN);
         self.restart();
         Ok(())
     }
