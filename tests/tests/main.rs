@@ -36,6 +36,7 @@ mod main {
     mod origins;
     mod own_publications;
     mod own_subscriptions;
+    mod parallel_apply;
     mod publication_sql;
     mod publications;
     mod random_workload;

@@ -183,16 +183,12 @@ impl Appender {
         Ok(())
     }
 
-    /// A transaction of which nothing is left, since all of it was rolled back, leaves only a position.
     fn append_staged(&mut self, staged: &StagedWork) -> Result<(), FormatError> {
         let StagedWork {
             transaction,
             commit,
         } = staged;
-        let appended = self.when_there_is_room(|log| log.append_staged(transaction, commit))?;
-        if !appended {
-            return self.when_there_is_room(|log| log.progress(commit.end_lsn));
-        }
+        self.when_there_is_room(|log| log.append_staged(transaction, commit))?;
         let counters = self.state.counters();
         counters.transactions.add(1);
         counters.bytes_written.add(transaction.stored_bytes());

@@ -28,7 +28,6 @@ const ENDS_LEN: u64 = 2 * (BLOCK_HEADER_LEN + FRAME_HEAD_LEN + 64) as u64;
 #[derive(Debug, Default)]
 struct Plan {
     bytes: u64,
-    events: u64,
     has_catalog: bool,
 }
 
@@ -44,14 +43,14 @@ enum Ends<'a> {
 }
 
 impl LogWriter {
-    /// Appends a staged transaction that commits as `commit` says. False if nothing of it is left, so that nothing
-    /// was appended: all of it was rolled back, or unpublished. After [`FormatError::NoSpace`] the log is as it was,
-    /// and the call may be repeated.
+    /// Appends a staged transaction that commits as `commit` says. Also if nothing of it is left, since all of it was rolled
+    /// back: who was sent it before its end is to be sent that end. After [`FormatError::NoSpace`] the log is as it was, and the
+    /// call may be repeated.
     pub fn append_staged(
         &mut self,
         staged: &StagedTransaction,
         commit: &Commit,
-    ) -> Result<bool, FormatError> {
+    ) -> Result<(), FormatError> {
         self.append_between(staged, Ends::Committed(commit))
     }
 
@@ -59,7 +58,7 @@ impl LogWriter {
     /// appended once more when it commits. [`FormatError::NoSpace`] as for [`Self::append_staged`].
     pub fn append_prepared(&mut self, prepared: &PreparedTransaction) -> Result<(), FormatError> {
         let ends = Ends::Prepared(prepared.record());
-        self.append_between(prepared.staged(), ends).map(drop)
+        self.append_between(prepared.staged(), ends)
     }
 
     /// Appends a prepared transaction as one that commits as `commit` says, also if it is empty.
@@ -70,14 +69,14 @@ impl LogWriter {
         commit: &Commit,
     ) -> Result<(), FormatError> {
         let ends = Ends::CommitPrepared(prepared.record(), commit);
-        self.append_between(prepared.staged(), ends).map(drop)
+        self.append_between(prepared.staged(), ends)
     }
 
     fn append_between(
         &mut self,
         staged: &StagedTransaction,
         ends: Ends<'_>,
-    ) -> Result<bool, FormatError> {
+    ) -> Result<(), FormatError> {
         self.usable()?;
         if self.open.is_some() {
             return Err(FormatError::State {
@@ -86,9 +85,6 @@ impl LogWriter {
             });
         }
         let plan = plan(staged)?;
-        if plan.events == 0 && !plan.has_catalog && matches!(ends, Ends::Committed(_)) {
-            return Ok(false);
-        }
         let catalog = self.staged_catalog(staged, &plan, ends)?;
         let ends_len = ENDS_LEN + ends.variable_len();
         self.roll_over_if_full(ends_len)?;
@@ -100,7 +96,7 @@ impl LogWriter {
         if result.is_err() {
             self.rewind();
         }
-        result.map(|()| true)
+        result
     }
 
     fn append_staged_parts(
@@ -301,7 +297,6 @@ fn plan(staged: &StagedTransaction) -> Result<Plan, FormatError> {
     let mut plan = Plan::default();
     for_each_kept(staged, |_, _, block| {
         plan.bytes += block.end - block.offset;
-        plan.events += u64::from(block.header.event_count);
         plan.has_catalog |= block.header.flags.contains(BlockFlags::HAS_CATALOG);
         Ok(())
     })?;

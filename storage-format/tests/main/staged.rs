@@ -61,7 +61,7 @@ fn rolled_back_subtransactions_are_dropped() {
     stage_row(&mut staging, TOP, 7);
     let staged = staging.finish(TOP).unwrap();
     assert_eq!(staging.memory_bytes(), 0);
-    assert!(writer.append_staged(&staged, &AT.commit()).unwrap());
+    writer.append_staged(&staged, &AT.commit()).unwrap();
     drop(staged);
     assert_eq!(
         std::fs::read_dir(log.path().join("staging"))
@@ -85,13 +85,13 @@ fn rolled_back_subtransactions_are_dropped() {
 }
 
 #[test]
-fn what_is_rolled_back_altogether_appends_nothing() {
+fn what_is_rolled_back_altogether_leaves_that_it_committed() {
     let log = tempfile::tempdir().unwrap();
     let (mut writer, _) = open(log.path(), SEGMENT);
     let mut staging = staging(log.path(), 1 << 20);
     staging.begin(TOP, START, SEND_TIME);
     let empty = staging.finish(TOP).unwrap();
-    assert!(!writer.append_staged(&empty, &AT.commit()).unwrap());
+    writer.append_staged(&empty, &AT.commit()).unwrap();
     staging.begin(TOP, START, SEND_TIME);
     stage_row(&mut staging, Xid(701), 1);
     stage_row(&mut staging, Xid(702), 2);
@@ -102,8 +102,16 @@ fn what_is_rolled_back_altogether_appends_nothing() {
         .abort_subtransaction(TOP, Xid(702), Rollback::default())
         .unwrap();
     let nothing = staging.finish(TOP).unwrap();
-    assert!(!writer.append_staged(&nothing, &AT.commit()).unwrap());
-    assert_eq!(writer.written_lsn(), START);
+    let next = transaction(AT.end().0 + 5000, 0);
+    writer.append_staged(&nothing, &next.commit()).unwrap();
+    assert_eq!(writer.written_lsn(), next.end());
+    let seen: Vec<_> = read_all(log.path())
+        .iter()
+        .map(|(commit_lsn, _, kind, ..)| (*commit_lsn, *kind))
+        .collect();
+    let ends = [RecordKind::Begin.id(), RecordKind::Commit.id()];
+    let of = |one: Transaction| ends.map(|kind| (one.at, kind));
+    assert_eq!(seen, [of(AT), of(next)].concat());
 }
 
 #[test]
@@ -123,7 +131,7 @@ fn a_relation_outlives_the_subtransaction_that_it_came_with() {
         .abort_subtransaction(TOP, Xid(701), Rollback::default())
         .unwrap();
     let staged = staging.finish(TOP).unwrap();
-    assert!(writer.append_staged(&staged, &AT.commit()).unwrap());
+    writer.append_staged(&staged, &AT.commit()).unwrap();
     assert!(writer.catalog().relation(Oid(16384)).is_some());
     let kinds: Vec<u8> = read_all(log.path()).iter().map(|seen| seen.2).collect();
     assert_eq!(kinds, [1, 8, 2]);
@@ -151,7 +159,7 @@ fn large_ones_go_to_files_and_outgrow_their_segment() {
     staging.discard(Xid(900));
     let staged = staging.finish(TOP).unwrap();
     assert!(staged.stored_bytes() > SEGMENT);
-    assert!(writer.append_staged(&staged, &AT.commit()).unwrap());
+    writer.append_staged(&staged, &AT.commit()).unwrap();
     append_all(&mut writer, &[transaction(START.0 + 9000, 5)]);
     let seen: Vec<_> = read_all(log.path())
         .into_iter()
@@ -239,7 +247,7 @@ fn others_read_it_while_it_grows_and_after_it_is_gone() {
     let end = StagedEnd::Committed(AT.commit().commit_lsn);
     staging.end(TOP, end).unwrap();
     let staged = staging.finish(TOP).unwrap();
-    assert!(writer.append_staged(&staged, &AT.commit()).unwrap());
+    writer.append_staged(&staged, &AT.commit()).unwrap();
     assert!(!reader.is_removed().unwrap());
     drop(staged);
     assert!(reader.is_removed().unwrap());

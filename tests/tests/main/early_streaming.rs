@@ -420,3 +420,44 @@ async fn publications_count_also_for_what_has_not_ended() {
     assert!(widths[..2000].iter().all(|width| *width == 1));
     assert!(widths[2000..].iter().all(|width| *width == 2));
 }
+
+/// It commits all the same, and nothing that was sent of it counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_nothing_left_ends_as_at_the_source() {
+    for major in [15, 18] {
+        let tables = format!("{TABLES}; create publication few for table other");
+        let mut stage = Stage::with_settings(major, SETTINGS, 1, &tables).await;
+        let fanout = stage.decant.fanout(0).endpoint();
+        stage.wait_for_publication("few").await;
+        let source = stage.source.endpoint();
+        let none = PIECES.replace("everything", "few");
+        let mut all = Vec::new();
+        for endpoint in [&source, &fanout] {
+            let pieces = start(endpoint, "pieces", PIECES).await;
+            all.push((pieces, start(endpoint, "none", &none).await));
+        }
+        let mut session = stage.source.session().await;
+        for undone in [&["a"][..], &["a", "b"]] {
+            session.run("begin").await;
+            for name in undone {
+                session.run(&format!("savepoint {name}")).await;
+                session.run(&insert(1, 4000)).await;
+                for (pieces, _) in &mut all {
+                    assert!(receive_early(pieces, 1000).await.is_empty());
+                }
+                session.run(&format!("rollback to {name}")).await;
+            }
+            session.run("commit").await;
+        }
+        session.run("insert into other values (1)").await;
+        let end = stage.settle().await;
+        for (mut pieces, mut none) in all {
+            let seen = tags(&pieces.receive_until(end, patience()).await);
+            assert_eq!(seen, ["c", "c", "BIC"], "version {major}");
+            assert_eq!(pieces.aborts, 0, "version {major}");
+            // Begun although nothing of it is published.
+            let seen = tags(&none.receive_until(end, patience()).await);
+            assert_eq!(seen, ["c", "c", "BIC"], "version {major}");
+        }
+    }
+}
