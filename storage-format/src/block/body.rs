@@ -78,6 +78,11 @@ impl<'a> Sections<'a> {
         }
     }
 
+    /// Frames, and what no subscriber gets as it is.
+    pub(crate) const fn contents(&self) -> [&'a [u8]; 2] {
+        [self.frames, self.aux]
+    }
+
     pub(crate) fn records(self) -> impl Iterator<Item = Result<Record<'a>, Damage>> + 'a {
         self.entries
             .iter()
