@@ -225,15 +225,21 @@ impl Emitter {
         self.announced.clear_fresh();
         self.enter_definitions(block);
         self.open_lanes(block.relations());
-        if self.passes_whole(block) && !self.walk_always {
-            let step = self.hand_over(block, out);
-            return self.leave(block, Ok(Outcome::On(step)), out);
-        }
-        let Some((family, mark)) = self.sharing(block, out) else {
-            let outcome = self.walk(block, out);
-            return self.leave(block, outcome, out);
+        let whole = self.passes_whole(block) && !self.walk_always;
+        let shared = if whole && !out.makes_its_own() {
+            None
+        } else {
+            self.sharing(block, whole, out)
         };
-        self.walk_shared(block, &family, mark, out)
+        if let Some((family, mark)) = shared {
+            return self.walk_shared(block, &family, (mark, whole), out);
+        }
+        let outcome = if whole {
+            Ok(Outcome::On(self.hand_over(block, out)))
+        } else {
+            self.walk(block, out)
+        };
+        self.leave(block, outcome, out)
     }
 
     pub(super) fn walk(
@@ -448,23 +454,6 @@ impl Emitter {
         begun
             && self.lanes.iter().all(|lane| lane.passes_whole())
             && (!has(BlockFlags::OPEN_END) || ends_behind_an_event(block))
-    }
-
-    fn hand_over(&mut self, block: &Block, out: &mut impl Output) -> Step {
-        let header = block.header();
-        out.whole(block);
-        self.transaction = if header.flags.contains(BlockFlags::OPEN_END) {
-            Transaction::Sent {
-                commit_lsn: header.last_commit_lsn,
-            }
-        } else {
-            Transaction::None
-        };
-        Step {
-            changes: header.event_count.into(),
-            commits: header.transaction_count.into(),
-            ..self.step()
-        }
     }
 
     /// From now on no block is handed on whole.

@@ -9,12 +9,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use storage_format::block::Block;
 use storage_format::catalog::Catalog;
 
-use super::EmitOptions;
+use super::{EmitOptions, Form, Piece};
 use crate::selection::{Publications, SelectionSpec};
 
 /// Blocks that a family keeps: some times as many as a member takes before it writes to its socket and it is the next
@@ -38,6 +37,7 @@ pub(crate) struct Family {
     spec: SelectionSpec,
     /// Without the start.
     options: EmitOptions,
+    form: Form,
     kept: Mutex<Kept>,
 }
 
@@ -62,14 +62,19 @@ struct Made {
 /// What is sent of a block, with its counts.
 #[derive(Debug)]
 pub(super) struct Sent {
-    pub(super) slices: Vec<Bytes>,
+    pub(super) pieces: Vec<Piece>,
     pub(super) changes: u64,
     pub(super) commits: u64,
 }
 
 impl Families {
     /// The family of those who asked for this.
-    pub(crate) fn join(&self, spec: &SelectionSpec, options: &EmitOptions) -> Arc<Family> {
+    pub(crate) fn join(
+        &self,
+        spec: &SelectionSpec,
+        options: &EmitOptions,
+        form: Form,
+    ) -> Arc<Family> {
         let options = EmitOptions {
             start: pg_proto::Lsn::INVALID,
             ..options.clone()
@@ -81,12 +86,15 @@ impl Families {
         });
         let families = known.entry(spec.publications.clone()).or_default();
         let mut living = families.iter().filter_map(Weak::upgrade);
-        if let Some(family) = living.find(|one| one.spec == *spec && one.options == options) {
+        let same =
+            |one: &Arc<Family>| one.form == form && one.options == options && one.spec == *spec;
+        if let Some(family) = living.find(same) {
             return family;
         }
         let family = Arc::new(Family {
             spec: spec.clone(),
             options,
+            form,
             kept: Mutex::default(),
         });
         families.push(Arc::downgrade(&family));
@@ -111,12 +119,12 @@ impl Family {
 
     /// Keeps what was sent of a block, for the others.
     pub(super) fn keep(&self, block: &Arc<Block>, catalog: &Arc<Catalog>, sent: Sent) {
-        let slices: usize = sent.slices.iter().map(Bytes::len).sum();
+        let pieces: usize = sent.pieces.iter().map(|piece| piece.bytes.len()).sum();
         let made = Made {
             block: Arc::clone(block),
             catalog: Arc::clone(catalog),
             sent: Arc::new(sent),
-            bytes: block.weight() + slices,
+            bytes: block.weight() + pieces,
         };
         let mut kept = self.kept.lock();
         kept.bytes += made.bytes;

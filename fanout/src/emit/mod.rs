@@ -37,7 +37,7 @@ pub use emitter::{Step, Warning};
 pub(crate) use family::Families;
 pub use frames::Frames;
 pub(crate) use interest::Interest;
-pub use output::{Made, Output};
+pub use output::{Form, Made, Output, Piece};
 pub use wire_form::{Onto, WireForm};
 
 use pg_proto::Lsn;

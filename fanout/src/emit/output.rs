@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use pg_proto::pgoutput::StreamAbort;
-use pg_proto::{PgTimestamp, Xid};
+use pg_proto::{Lsn, PgTimestamp, Xid};
 use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
 use storage_format::record::RecordKind;
 
@@ -28,6 +28,30 @@ impl Made {
     }
 }
 
+/// In what form an output keeps what it takes. Only outputs of one form can be given what another one took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// PostgreSQL's own frames, as [`Frames`] does.
+    #[default]
+    Frames,
+    /// Batches of the gRPC service.
+    Batches {
+        /// Rows as PostgreSQL's messages.
+        raw: bool,
+        /// A batch's size.
+        bytes: usize,
+    },
+}
+
+/// What an output has taken, in its form, for others.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Ready to be sent.
+    pub bytes: Bytes,
+    /// The position behind the last transaction that it completes, if the form needs to know.
+    pub end: Option<Lsn>,
+}
+
 /// Takes what one subscriber is sent, in order. [`Frames`] is the one that keeps wire bytes.
 pub trait Output {
     /// All that the block has in its frames section.
@@ -44,16 +68,20 @@ pub trait Output {
     fn belongs(&mut self, _entry: &Entry) {}
     /// Nothing more comes of this block.
     fn end_block(&mut self, block: &Block);
-    /// Where the output stands, if others may be given what comes from here on: between two blocks.
-    fn mark(&self) -> Option<usize> {
+    /// Whether a block that passes whole is made into something else, too, which is worth sharing.
+    fn makes_its_own(&self) -> bool {
+        false
+    }
+    /// Where the output stands, between two blocks, if others may be given what it takes of this one.
+    fn mark(&mut self, _block: &Block) -> Option<usize> {
         None
     }
-    /// What came since a mark, as whole frames, for [`Self::give`].
-    fn taken_since(&self, _mark: usize) -> Vec<Bytes> {
-        Vec::new()
+    /// What came since a mark, for [`Self::give`]; nothing if it is not all there.
+    fn taken_since(&mut self, _mark: usize) -> Option<Vec<Piece>> {
+        None
     }
     /// What another output has taken of the block.
-    fn give(&mut self, _frames: &[Bytes]) {}
+    fn give(&mut self, _pieces: &[Piece]) {}
     /// What comes next, up to [`Self::leave_piece`], is a piece of a transaction that has not ended; `begun`: not the first
     /// one.
     fn enter_piece(&mut self, _top: Xid, _begun: bool) {}
@@ -100,17 +128,18 @@ impl Output for Frames {
         }
     }
 
-    fn mark(&self) -> Option<usize> {
+    fn mark(&mut self, _block: &Block) -> Option<usize> {
         (self.run.is_empty() && self.rewritten.is_empty()).then(|| self.slices())
     }
 
-    fn taken_since(&self, mark: usize) -> Vec<Bytes> {
-        self.slices_from(mark)
+    fn taken_since(&mut self, mark: usize) -> Option<Vec<Piece>> {
+        let piece = |bytes| Piece { bytes, end: None };
+        Some(self.slices_from(mark).into_iter().map(piece).collect())
     }
 
-    fn give(&mut self, frames: &[Bytes]) {
-        for frame in frames {
-            self.push(frame.clone());
+    fn give(&mut self, pieces: &[Piece]) {
+        for piece in pieces {
+            self.push(piece.bytes.clone());
         }
     }
 }

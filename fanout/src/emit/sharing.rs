@@ -11,18 +11,45 @@ use super::{Emitter, Outcome, Step};
 use crate::error::StreamError;
 
 impl Emitter {
+    /// Hands over a block of which everything passes.
+    pub(super) fn hand_over(&mut self, block: &Block, out: &mut impl Output) -> Step {
+        let header = block.header();
+        out.whole(block);
+        self.go_behind(block);
+        Step {
+            changes: header.event_count.into(),
+            commits: header.transaction_count.into(),
+            ..self.step()
+        }
+    }
+
+    /// Everything in the block was handed over.
+    fn go_behind(&mut self, block: &Block) {
+        let header = block.header();
+        self.transaction = if header.flags.contains(BlockFlags::OPEN_END) {
+            Transaction::Sent {
+                commit_lsn: header.last_commit_lsn,
+            }
+        } else {
+            Transaction::None
+        };
+    }
+
     /// Hands over what another member made of the block, or makes it for those who come.
     pub(super) fn walk_shared(
         &mut self,
         block: &Arc<Block>,
         family: &Family,
-        mark: usize,
+        (mark, whole): (usize, bool),
         out: &mut impl Output,
     ) -> Result<Outcome, StreamError> {
         // As of the block's start: the walk may change it.
         let catalog = Arc::clone(&self.catalog);
         if let Some(sent) = family.find(block, &catalog) {
-            out.give(&sent.slices);
+            out.give(&sent.pieces);
+            if whole {
+                self.go_behind(block);
+            }
             let step = Step {
                 changes: sent.changes,
                 commits: sent.commits,
@@ -30,13 +57,18 @@ impl Emitter {
             };
             return self.leave(block, Ok(Outcome::On(step)), out);
         }
-        let outcome = self.walk(block, out);
+        let outcome = if whole {
+            Ok(Outcome::On(self.hand_over(block, out)))
+        } else {
+            self.walk(block, out)
+        };
         let outcome = self.leave(block, outcome, out)?;
         if let Outcome::On(step) = &outcome
             && self.lanes_are_announced()
+            && let Some(pieces) = out.taken_since(mark)
         {
             let sent = Sent {
-                slices: out.taken_since(mark),
+                pieces,
                 changes: step.changes,
                 commits: step.commits,
             };
@@ -47,7 +79,12 @@ impl Emitter {
 
     /// With whom what is made of the block is shared, and where the output stands: only if it depends on nothing but what
     /// they all asked for, and leaves them all in the same state.
-    pub(super) fn sharing(&self, block: &Block, out: &impl Output) -> Option<(Arc<Family>, usize)> {
+    pub(super) fn sharing(
+        &self,
+        block: &Block,
+        whole: bool,
+        out: &mut impl Output,
+    ) -> Option<(Arc<Family>, usize)> {
         let family = self.family.as_ref().filter(|family| family.shares(block))?;
         let header = block.header();
         let own = [
@@ -59,16 +96,18 @@ impl Emitter {
             BlockFlags::PREPARED,
             BlockFlags::ENDS_PREPARED,
         ];
-        let same = header.first_commit_lsn > self.options.start
-            && !own.into_iter().any(|flag| header.flags.contains(flag))
-            && matches!(self.transaction, Transaction::None)
-            && !self.by_position
-            && self.prepared.is_none()
-            && self.options.end.is_none()
-            && !self.fails_on_rows()
-            && self.lanes_are_announced()
-            && !self.walk_always;
-        let mark = if same { out.mark()? } else { return None };
+        // One that passes whole is the same for all.
+        let same = whole
+            || header.first_commit_lsn > self.options.start
+                && !own.into_iter().any(|flag| header.flags.contains(flag))
+                && matches!(self.transaction, Transaction::None)
+                && !self.by_position
+                && self.prepared.is_none()
+                && self.options.end.is_none()
+                && !self.fails_on_rows()
+                && self.lanes_are_announced()
+                && !self.walk_always;
+        let mark = if same { out.mark(block)? } else { return None };
         Some((Arc::clone(family), mark))
     }
 

@@ -12,7 +12,9 @@ use storage_format::record::RecordKind;
 
 use follow::Followers;
 
-use super::{EmitOptions, Emitter, Frames, Made, MissingPublication, Outcome, Output, Warning};
+use super::{
+    EmitOptions, Emitter, Form, Frames, Made, MissingPublication, Outcome, Output, Warning,
+};
 use crate::error::StreamError;
 use crate::replay::{Advance, Ahead, Replay, Stream, StreamOptions};
 use crate::selection::{Publications, Selection, SelectionSpec};
@@ -140,6 +142,7 @@ fn streamed_once(
             selection: spec.clone(),
             emit: options.clone(),
             ahead: Ahead::Refuse,
+            form: Form::default(),
         })
         .unwrap();
     let mut out = Recorder::default();
@@ -242,6 +245,7 @@ fn rows_are_rewritten_once_for_all_who_asked_for_the_same() {
             selection,
             emit,
             ahead: Ahead::Refuse,
+            form: Form::default(),
         };
         (replay.open(options).unwrap(), Frames::default())
     };
@@ -339,6 +343,7 @@ proptest! {
                 selection: spec.clone(),
                 emit: options.clone(),
                 ahead: Ahead::Refuse,
+                form: Form::default(),
             });
             all.push((stream.unwrap(), Frames::default(), options));
         }
@@ -406,6 +411,7 @@ fn under(
                 ..EmitOptions::default()
             },
             ahead: Ahead::Refuse,
+            form: Form::default(),
         })
         .unwrap();
     let (mut out, mut warnings) = (Recorder::default(), Vec::new());

@@ -11,7 +11,7 @@ use super::catalog::HeadCatalog;
 use super::early::EarlyReader;
 use super::staged::{EarlyCounts, StagedFiles};
 use super::{HeadTold, Stream};
-use crate::emit::{EmitOptions, Emitter, Families};
+use crate::emit::{EmitOptions, Emitter, Families, Form};
 use crate::error::StreamError;
 use crate::filter::Filters;
 use crate::selection::{Refusal, Selection, SelectionSpec, check_supported};
@@ -35,6 +35,8 @@ pub struct StreamOptions {
     pub emit: EmitOptions,
     /// Whether the start may lie ahead of the log's end.
     pub ahead: Ahead,
+    /// In what form the changes are kept that are handed over.
+    pub form: Form,
 }
 
 /// Opens streams over one log. Cloning is cheap.
@@ -98,6 +100,7 @@ impl Replay {
             selection,
             emit,
             ahead,
+            form,
         } = options;
         let grant = selection.grant.as_ref();
         if emit.messages && grant.is_some_and(|grant| !grant.allows_messages()) {
@@ -107,7 +110,7 @@ impl Replay {
         let cursor = self.seek(emit.start, ahead)?;
         let catalog = Arc::clone(cursor.catalog());
         let filters = self.filters.clone();
-        let family = self.families.join(&selection, &emit);
+        let family = self.families.join(&selection, &emit, form);
         let selection = Selection::new(selection, &catalog).with_filters(filters.clone());
         let early = emit.streaming.then(|| self.staged.clone());
         let early = early.map(|files| EarlyReader::new(files, self.head.lsn.clone()));

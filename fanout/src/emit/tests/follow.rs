@@ -3,7 +3,7 @@
 use storage_format::record::RecordKind;
 
 use super::Recorder;
-use crate::emit::EmitOptions;
+use crate::emit::{EmitOptions, Form};
 use crate::replay::{Advance, Ahead, Stream, StreamOptions};
 use crate::selection::{Publications, SelectionSpec, TableName};
 use crate::testing::{TestLog, is_third, name_of, publication_states, schema_of};
@@ -23,6 +23,7 @@ impl Followers {
                 selection: spec.clone(),
                 emit: options.clone(),
                 ahead: Ahead::Refuse,
+                form: Form::default(),
             };
             (replay.open(options).unwrap(), Recorder::default())
         };
@@ -172,6 +173,7 @@ fn rows_that_do_not_match_are_not_looked_at() {
             selection: spec.clone(),
             emit: options.clone(),
             ahead: Ahead::Refuse,
+            form: Form::default(),
         };
         (replay.open(options).unwrap(), Recorder::default())
     };

@@ -2,16 +2,18 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
 use pg_proto::Lsn;
+use pg_proto::pgoutput::{self, Framing};
 use pg_proto::read::ReadError;
+use proto::v1;
 use proto::v1::event::Kind;
-use proto::v1::{Batch, Event, TransactionPart};
 use storage_format::block::{Block, Entry, FRAME_HEAD_LEN};
 use storage_format::record::RecordKind;
 
-use super::convert::{Converted, Source};
-use crate::emit::{Made, Output};
+use super::convert::{self, Converted};
+use super::encode::{Change, Rows};
+use super::message::{BatchWriter, Message};
+use crate::emit::{Form, Made, Output, Piece};
 
 /// Size of a batch unless the subscriber asks for another, in bytes of the log.
 pub(super) const DEFAULT_BATCH_BYTES: u32 = 64 << 10;
@@ -19,8 +21,8 @@ pub(super) const DEFAULT_BATCH_BYTES: u32 = 64 << 10;
 /// and a row of nothing but nulls is four times as long as in the log.
 pub(super) const BATCH_BYTES_MAX: u32 = 512 << 10;
 
-/// Memory that is taken at once for rewritten rows, in bytes.
-const REWRITTEN_BYTES: usize = 64 << 10;
+/// What is shared of a block is in batches of its own, so a block is worth it from this part of a batch on.
+const SHARED_PART: usize = 4;
 
 /// Turns records into events and gathers them. A batch is closed at its size, also inside a transaction, and when
 /// there is nothing more for now.
@@ -28,14 +30,13 @@ const REWRITTEN_BYTES: usize = 64 << 10;
 pub(super) struct Batcher {
     limit: usize,
     raw: bool,
-    ready: VecDeque<Batch>,
-    parts: Vec<TransactionPart>,
-    /// The part at hand; empty if it goes on with a transaction of which an earlier part is in a closed batch.
-    part: Option<TransactionPart>,
+    ready: VecDeque<Message>,
+    /// A transaction that has begun, and nothing of it was written yet: its origin may follow.
+    begun: Option<v1::Begin>,
+    batch: BatchWriter,
+    /// In the batch at hand, of the log.
     bytes: usize,
     error: Option<ReadError>,
-    /// Memory of rewritten rows, which batches hold slices of.
-    rewritten: BytesMut,
 }
 
 impl Batcher {
@@ -49,37 +50,35 @@ impl Batcher {
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             raw,
             ready: VecDeque::new(),
-            parts: Vec::new(),
-            part: None,
+            begun: None,
+            batch: BatchWriter::default(),
             bytes: 0,
             error: None,
-            rewritten: BytesMut::new(),
+        }
+    }
+
+    /// In what form it keeps what it takes.
+    pub(super) const fn form(&self) -> Form {
+        Form::Batches {
+            raw: self.raw,
+            bytes: self.limit,
         }
     }
 
     /// The next closed batch.
-    pub(super) fn pop(&mut self) -> Option<Batch> {
+    pub(super) fn pop(&mut self) -> Option<Message> {
         self.ready.pop_front()
     }
 
     /// Closes the batch at hand, if there is anything in it.
     pub(super) fn flush(&mut self) {
-        if let Some(part) = &mut self.part
-            && *part != TransactionPart::default()
-        {
-            self.parts.push(std::mem::take(part));
-        }
-        if !self.parts.is_empty() {
-            let parts = std::mem::take(&mut self.parts);
-            self.ready.push_back(Batch { parts });
-        }
+        self.ready.extend(self.batch.finish());
         self.bytes = 0;
     }
 
     /// Whether nothing waits to be sent.
     pub(super) fn is_empty(&self) -> bool {
-        let nothing = |part: &TransactionPart| *part == TransactionPart::default();
-        self.ready.is_empty() && self.parts.is_empty() && self.part.as_ref().is_none_or(nothing)
+        self.ready.is_empty() && self.batch.is_empty()
     }
 
     /// What could not be understood, if anything could not.
@@ -87,50 +86,72 @@ impl Batcher {
         self.error.take()
     }
 
-    fn take(&mut self, source: &Source<'_>) {
-        let raw = self.raw;
-        match source.convert(raw) {
-            Ok(converted) => self.add(converted),
-            Err(error) => self.error = Some(error),
+    fn take(&mut self, payload: &[u8], lsn: Lsn, ordinal: u64) {
+        if let Err(error) = self.add(payload, lsn, ordinal) {
+            self.error = Some(error);
         }
-        self.bytes += source.payload.len();
+        self.bytes += payload.len();
         if self.bytes >= self.limit {
             self.flush();
         }
     }
 
-    fn add(&mut self, converted: Converted) {
-        match converted {
-            Converted::Begin(begin) => {
-                self.part = Some(TransactionPart {
-                    begin: Some(begin),
-                    ..TransactionPart::default()
-                });
-            }
+    fn add(&mut self, payload: &[u8], lsn: Lsn, ordinal: u64) -> Result<(), ReadError> {
+        let message = pgoutput::decode(payload, Framing::Plain)?;
+        if let pgoutput::Message::Change(change) = &message {
+            let (kind, relation, columns) = Rows::of(change);
+            let rows = if self.raw {
+                Rows::Raw(payload)
+            } else {
+                columns
+            };
+            let change = Change {
+                kind,
+                relation,
+                ordinal,
+                lsn,
+                rows,
+            };
+            self.open();
+            change.put(self.batch.events());
+            return Ok(());
+        }
+        match convert::convert(&message, lsn, ordinal) {
+            Converted::Begin(begin) => self.begun = Some(begin),
             Converted::Origin(name, lsn) => {
-                let begin = self.part.as_mut().and_then(|part| part.begin.as_mut());
-                if let Some(begin) = begin {
+                if let Some(begin) = &mut self.begun {
                     begin.origin = name;
                     begin.origin_lsn = lsn.0;
                 }
             }
-            Converted::Event(kind) => self.part.get_or_insert_default().events.push(event(kind)),
-            Converted::Lone(kind) => self.parts.push(TransactionPart {
-                events: vec![event(kind)],
-                ..TransactionPart::default()
-            }),
+            Converted::Event(kind) => {
+                self.open();
+                self.batch.event(&event(kind));
+            }
+            Converted::Lone(kind) => {
+                self.batch.end_part();
+                self.batch.event(&event(kind));
+                self.batch.end_part();
+            }
             Converted::Commit(commit) => {
-                let mut part = self.part.take().unwrap_or_default();
-                part.commit = Some(commit);
-                self.parts.push(part);
+                self.open();
+                self.batch.commit(&commit);
             }
             Converted::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the begin that waits, if there is one.
+    fn open(&mut self) {
+        if let Some(begin) = self.begun.take() {
+            self.batch.begin(&begin);
         }
     }
 }
 
-const fn event(kind: Kind) -> Event {
-    Event { kind: Some(kind) }
+const fn event(kind: Kind) -> v1::Event {
+    v1::Event { kind: Some(kind) }
 }
 
 impl Output for Batcher {
@@ -148,41 +169,51 @@ impl Output for Batcher {
     }
 
     fn entry(&mut self, block: &Block, entry: &Entry, ordinal: u64) {
-        self.take(&Source {
-            payload: block.payload(entry),
-            owner: block.frames(),
-            lsn: block.start_lsn(entry),
-            ordinal,
-        });
+        self.take(block.payload(entry), block.start_lsn(entry), ordinal);
     }
 
-    fn made(&mut self, _block: &Block, made: Made) {
-        let payload: Bytes = made.payload();
-        self.take(&Source {
-            payload: &payload,
-            owner: &payload,
-            lsn: start_lsn(&made.frame),
-            ordinal: made.ordinal,
-        });
+    fn made(&mut self, block: &Block, made: Made) {
+        self.rewritten(block, made.kind, made.ordinal, &made.frame);
     }
 
-    fn rewritten(&mut self, block: &Block, kind: RecordKind, ordinal: u64, frame: &[u8]) {
-        if self.rewritten.capacity() < frame.len() {
-            self.rewritten.reserve(frame.len().max(REWRITTEN_BYTES));
-        }
-        self.rewritten.extend_from_slice(frame);
-        let frame = self.rewritten.split().freeze();
-        self.made(
-            block,
-            Made {
-                kind,
-                ordinal,
-                frame,
-            },
-        );
+    fn rewritten(&mut self, _block: &Block, _kind: RecordKind, ordinal: u64, frame: &[u8]) {
+        let payload = frame.get(FRAME_HEAD_LEN..).unwrap_or_default();
+        self.take(payload, start_lsn(frame), ordinal);
     }
 
     fn end_block(&mut self, _block: &Block) {}
+
+    fn makes_its_own(&self) -> bool {
+        true
+    }
+
+    fn mark(&mut self, block: &Block) -> Option<usize> {
+        let small = block.header().raw_len() < self.limit / SHARED_PART;
+        if small || self.begun.is_some() || self.error.is_some() {
+            return None;
+        }
+        self.flush();
+        Some(self.ready.len())
+    }
+
+    fn taken_since(&mut self, mark: usize) -> Option<Vec<Piece>> {
+        if self.begun.is_some() || self.error.is_some() {
+            return None;
+        }
+        self.flush();
+        let taken = self.ready.iter().skip(mark).map(|message| Piece {
+            bytes: message.bytes.clone(),
+            end: message.end,
+        });
+        Some(taken.collect())
+    }
+
+    fn give(&mut self, pieces: &[Piece]) {
+        self.ready.extend(pieces.iter().map(|piece| Message {
+            bytes: piece.bytes.clone(),
+            end: piece.end,
+        }));
+    }
 }
 
 /// The position in a frame's head.

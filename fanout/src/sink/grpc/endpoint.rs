@@ -10,6 +10,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
+use super::body::OwnBody;
 use super::service::FanoutService;
 use crate::sink::Services;
 
@@ -76,7 +77,7 @@ impl Endpoint {
             .add_service(reflection().build_v1()?)
             // What many clients still ask for.
             .add_service(reflection().build_v1alpha()?)
-            .add_service(fanout)
+            .add_service(OwnBody(fanout))
             .serve_with_incoming_shutdown(
                 TcpListenerStream::new(self.listener),
                 shutdown.cancelled_owned(),

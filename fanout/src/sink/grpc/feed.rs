@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use pg_proto::Lsn;
-use prost::Message;
 use proto::v1::subscribe_response::Kind;
-use proto::v1::{Batch, Progress, SubscribeResponse};
+use proto::v1::{Progress, SubscribeResponse};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::batch::Batcher;
+use super::message::Message;
 use super::slots::ServedGuard;
 use crate::emit::{Step, Warning};
 use crate::error::StreamError;
@@ -30,7 +31,7 @@ pub(super) struct Feed {
     pub(super) replay: Replay,
     pub(super) registration: Registration,
     pub(super) slot: Option<ServedGuard>,
-    pub(super) sender: mpsc::Sender<Result<SubscribeResponse, Status>>,
+    pub(super) sender: mpsc::Sender<Result<Bytes, Status>>,
     pub(super) shutdown: CancellationToken,
 }
 
@@ -81,7 +82,7 @@ impl Feed {
             self.batcher.flush();
         }
         while let Some(batch) = self.batcher.pop() {
-            *told = end_of(&batch).unwrap_or(*told);
+            *told = batch.end.unwrap_or(*told);
             *last_message = Instant::now();
             // Before the client has it, so that what it acknowledges at once is known as sent.
             self.sent(if self.batcher.is_empty() {
@@ -89,7 +90,7 @@ impl Feed {
             } else {
                 *told
             });
-            self.send(Kind::Batch(batch)).await?;
+            self.send(batch).await?;
         }
         if self.batcher.is_empty() {
             let position = self.stream.position();
@@ -135,9 +136,8 @@ impl Feed {
     }
 
     /// Waits until the client takes it.
-    async fn send(&self, kind: Kind) -> Result<(), End> {
-        let response = SubscribeResponse { kind: Some(kind) };
-        let bytes = u64::try_from(response.encoded_len()).unwrap_or(u64::MAX);
+    async fn send(&self, message: Message) -> Result<(), End> {
+        let bytes = u64::try_from(message.len()).unwrap_or(u64::MAX);
         let lost = async {
             match &self.slot {
                 Some(guard) => guard.slot().lease().lost().await,
@@ -145,7 +145,7 @@ impl Feed {
             }
         };
         tokio::select! {
-            sent = self.sender.send(Ok(response)) => sent.map_err(|_| End::Done)?,
+            sent = self.sender.send(Ok(message.bytes)) => sent.map_err(|_| End::Done)?,
             () = lost => return Err(End::Failed(lost_slot())),
         }
         self.registration.count(0, bytes);
@@ -157,7 +157,8 @@ impl Feed {
             lsn: position.0,
             head_lsn: self.replay.head().0,
         };
-        self.send(Kind::Progress(progress)).await
+        let kind = Some(Kind::Progress(progress));
+        self.send(Message::of(&SubscribeResponse { kind })).await
     }
 
     fn note(&self, step: &Step) {
@@ -188,10 +189,4 @@ fn report(id: u64, status: &Status) {
 
 fn lost_slot() -> Status {
     Status::aborted("the slot was dropped, or is served by another fanout now")
-}
-
-/// The position behind the last transaction that a batch completes.
-fn end_of(batch: &Batch) -> Option<Lsn> {
-    let mut parts = batch.parts.iter().rev();
-    parts.find_map(|part| part.commit.as_ref().map(|commit| Lsn(commit.end_lsn)))
 }

@@ -1,16 +1,20 @@
 //! The gRPC service `decant.v1.Fanout`, with health and reflection.
 //!
 //! ```text
-//! request ──► feed (one task per stream: Stream ──► Batcher) ──► bounded channel ──► tonic ──► socket
+//! request ──► feed (one task per stream: Stream ──► Batcher) ──► bounded channel ──► body ──► socket
 //! ```
 //!
 //! A client that does not read fills its socket, then the channel of its feed, and then its task waits: it reads
-//! no further block. Values of rows are slices of the log's blocks until tonic copies them into its send buffer.
+//! no further block. Batches are written as the protobuf that is sent, from the memory of the log's blocks, and not copied again;
+//! those who asked for the same share them.
 
 mod batch;
+mod body;
 mod convert;
+mod encode;
 mod endpoint;
 mod feed;
+mod message;
 mod request;
 mod row_filters;
 mod service;

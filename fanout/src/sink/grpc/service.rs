@@ -7,11 +7,11 @@ use proto::v1;
 use proto::v1::fanout_server::Fanout;
 use storage_format::catalog::{Publication, RelationSchema};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::batch::Batcher;
+use super::body;
 use super::convert::identity;
 use super::feed::{CHANNEL_BATCHES, Feed};
 use super::request::{From, Wanted};
@@ -85,7 +85,7 @@ impl FanoutService {
 
 #[tonic::async_trait]
 impl Fanout for FanoutService {
-    type SubscribeStream = ReceiverStream<Result<v1::SubscribeResponse, Status>>;
+    type SubscribeStream = body::Nothing;
 
     async fn subscribe(
         &self,
@@ -103,10 +103,12 @@ impl Fanout for FanoutService {
         let (start, lease) = self.start(&wanted.start).await?;
         let mut emit = wanted.emit;
         emit.start = start;
+        let batcher = Batcher::new(wanted.batch_bytes, wanted.raw);
         let stream = self.services.replay.open(StreamOptions {
             selection: wanted.selection.clone(),
             emit,
             ahead: Ahead::Refuse,
+            form: batcher.form(),
         })?;
         info.selection = wanted.selection;
         info.slot = lease.as_ref().map(|lease| lease.slot().name.clone());
@@ -123,7 +125,7 @@ impl Fanout for FanoutService {
         let (sender, receiver) = mpsc::channel(CHANNEL_BATCHES);
         let feed = Feed {
             stream,
-            batcher: Batcher::new(wanted.batch_bytes, wanted.raw),
+            batcher,
             replay: self.services.replay.clone(),
             registration,
             slot: lease.map(|lease| self.slots.serve(lease, start)),
@@ -131,7 +133,7 @@ impl Fanout for FanoutService {
             shutdown: self.shutdown.clone(),
         };
         tokio::spawn(feed.run());
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        Ok(body::answer(receiver))
     }
 
     async fn acknowledge(

@@ -16,7 +16,7 @@ use super::slots::MAKE_ANEW;
 use super::start_options::{self, StartOptions, Streaming};
 use super::stream::{End, Sending};
 use super::upstream::with_causes;
-use crate::emit::{EmitOptions, MissingPublication, WireForm};
+use crate::emit::{EmitOptions, Form, MissingPublication, WireForm};
 use crate::error::StreamError;
 use crate::positions::Lease;
 use crate::replay::{Ahead, Stream, StreamOptions};
@@ -199,6 +199,7 @@ impl Session<'_> {
                 repeat_relations: true,
             },
             ahead: Ahead::Wait,
+            form: Form::default(),
         };
         let opened = self.shared.services.replay.open(stream_options);
         let stream = opened.map_err(|error| self.stream_error(slot, &error))?;

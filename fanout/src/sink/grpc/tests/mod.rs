@@ -1,5 +1,6 @@
 //! The service on a loopback socket, over logs in temporary folders.
 
+mod batches;
 mod slots;
 mod streams;
 
