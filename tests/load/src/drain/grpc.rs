@@ -19,6 +19,8 @@ use super::{Plan, Subscription};
 const METHOD: &str = "/decant.v1.Fanout/Subscribe";
 /// As much as a socket's buffers hold: HTTP/2's own default of 64 KB would be what is measured otherwise.
 const WINDOW_BYTES: u32 = 4 << 20;
+/// As long as a batch, where HTTP/2's own default is 16 KB.
+const FRAME_BYTES: u32 = 128 << 10;
 const MESSAGE_BYTES: usize = 256 << 20;
 /// The word in [`Plan::options`] that asks for the messages as PostgreSQL made them instead of separate columns.
 pub(crate) const RAW: &str = "raw";
@@ -43,6 +45,7 @@ pub(super) async fn start(
         .map_err(|error| Failure::Grpc(error.to_string()))?
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES)
         .connect()
         .await
         .map_err(failed)?;

@@ -89,8 +89,8 @@ fn outcome(all: &[Measured]) -> Outcome {
         tables: vec![table],
         targets: vec![target("raw", &last.raw), target("columns", &last.columns)],
         notes: vec![
-            "A row's bytes are copied once on their way to the socket: from the log's memory into the buffer of the HTTP/2 message. Until then \
-             messages hold slices of the log; a row that a column list makes smaller is made once before."
+            "A row's bytes are copied once on their way to the socket: from the log's memory into the message that HTTP/2 sends, for all \
+             subscribers together that asked for the same and are near each other. A row that a column list makes smaller is made once before."
                 .to_owned(),
         ],
         ..Outcome::default()
