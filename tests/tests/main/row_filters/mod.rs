@@ -7,5 +7,6 @@ mod differential;
 mod every_function;
 mod expression;
 mod families;
+mod guards;
 mod random;
 mod types;
