@@ -83,8 +83,18 @@ fn insert(oid: Oid, id: u64) -> Vec<u8> {
     }))
 }
 
-/// Publications `all`, `one` (the first table), `filtered` and `listed`.
-fn publications() -> Vec<u8> {
+/// Which rows the definition of the publications in force does not judge.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Older {
+    None,
+    /// All were written before it.
+    All,
+    /// The first half of each transaction's.
+    Half,
+}
+
+/// Publications `all`, `one` (the first table), `filtered` and `listed`, and `more`.
+fn publications(more: Option<&str>) -> Vec<u8> {
     let table = |oid| PublicationTable {
         relation: oid,
         schema: "public".to_owned(),
@@ -122,6 +132,7 @@ fn publications() -> Vec<u8> {
             publication("one", vec![table(TABLES[0])]),
             publication("filtered", filtered.to_vec()),
             publication("listed", listed.to_vec()),
+            publication(more.unwrap_or("first"), Vec::new()),
         ]),
         relations: described.to_vec(),
         ..PublicationState::default()
@@ -136,7 +147,7 @@ fn publications() -> Vec<u8> {
 }
 
 /// Transactions that have rows of both tables in turn; where it begins for those who have seen the descriptions.
-fn write(path: &Path) {
+fn write(path: &Path, older: Older) {
     let identity = Identity {
         system_identifier: 1,
         timeline: 1,
@@ -162,17 +173,32 @@ fn write(path: &Path) {
         let begun = builder.push_begin(&begin, at, PgTimestamp(0), &opening);
         begun.expect("none is open");
         if number == 1 {
-            let pushed = builder.push_aux(RecordKind::Publications, &publications());
+            let pushed = builder.push_aux(RecordKind::Publications, &publications(None));
             pushed.expect("one is open");
             for oid in TABLES {
                 let pushed = builder.push_change(RecordKind::Relation, oid, Lsn(0), &relation(oid));
                 pushed.expect("one is open");
             }
         }
+        if number == 2 && older != Older::None {
+            let pushed = builder.push_aux(RecordKind::Publications, &publications(Some("second")));
+            pushed.expect("one is open");
+        }
         for row in 0..ROWS {
             let oid = TABLES[usize::from(row % 2 == 1)];
-            let row = insert(oid, number * ROWS + row);
-            let pushed = builder.push_change(RecordKind::Insert, oid, at, &row);
+            let id = number * ROWS + row;
+            let row = insert(oid, id);
+            let is_older = match older {
+                Older::None => false,
+                Older::All => true,
+                Older::Half => id % ROWS < ROWS / 2,
+            };
+            let written = if is_older && number > 2 {
+                Lsn(START.0 + STEP + STEP / 2)
+            } else {
+                at
+            };
+            let pushed = builder.push_change(RecordKind::Insert, oid, written, &row);
             pushed.expect("one is open");
         }
         let commit = Commit {
@@ -215,8 +241,14 @@ fn drain(replay: &Replay, publication: &str) -> u64 {
 }
 
 fn emit(criterion: &mut Criterion) {
+    measure(criterion, Older::None, "");
+    measure(criterion, Older::All, "/older=all");
+    measure(criterion, Older::Half, "/older=half");
+}
+
+fn measure(criterion: &mut Criterion, older: Older, name: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    write(folder.path());
+    write(folder.path(), older);
     let log = Log::open(folder.path(), ReadOptions::default()).expect("it is there");
     let (_teller, told) = HeadTeller::new(Arc::clone(&log));
     let replay = Replay::new(log, told);
@@ -234,9 +266,12 @@ fn emit(criterion: &mut Criterion) {
             changes.contains(&passed),
             "{publication}: {passed} of {rows}"
         );
-        group.bench_function(format!("drain/publication={publication}"), |bencher| {
-            bencher.iter(|| drain(&replay, publication));
-        });
+        group.bench_function(
+            format!("drain/publication={publication}{name}"),
+            |bencher| {
+                bencher.iter(|| drain(&replay, publication));
+            },
+        );
     }
     group.finish();
 }

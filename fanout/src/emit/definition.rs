@@ -41,8 +41,8 @@ impl OwnDefinition {
 }
 
 impl Emitter {
-    /// Prepares for the definitions by which a block's changes are judged. Inside one transaction positions only grow, so
-    /// that its ends say whether one definition judges all.
+    /// Prepares for the definitions by which a block's changes are judged. If one judges all, it is put in force, and the
+    /// block passes as any other. Inside one transaction positions only grow, so that its ends say whether that is so.
     pub(super) fn enter_definitions(&mut self, block: &Block) {
         let header = block.header();
         if !header.flags.contains(BlockFlags::CONTINUES) {
@@ -55,21 +55,37 @@ impl Emitter {
         if !self.by_position {
             return;
         }
-        let inside = BlockFlags::CONTINUES | BlockFlags::OPEN_END;
-        if !header.flags.contains(inside)
-            || header.flags.contains(BlockFlags::HAS_CATALOG)
-            || header.first_commit_lsn != header.last_commit_lsn
-        {
+        if header.flags.contains(BlockFlags::HAS_CATALOG) {
             return;
         }
-        let mut changes = block.entries().filter(|one| is_change(one.kind()));
-        let Some(first) = changes.next() else { return };
-        let last = changes.next_back().unwrap_or(first);
-        let [first, last] = [first, last].map(|entry| block.start_lsn(&entry));
+        let Some((first, last)) = self.change_positions(block) else {
+            return;
+        };
         if Arc::ptr_eq(&self.definition_at(first), &self.definition_at(last)) {
             self.judge_at(first);
             self.by_position = false;
         }
+    }
+
+    /// Between which positions a block's changes are, if one definition that counts for both counts for all.
+    fn change_positions(&self, block: &Block) -> Option<(Lsn, Lsn)> {
+        let header = block.header();
+        let changes = block.entries().filter(|one| is_change(one.kind()));
+        let mut positions = changes.map(|entry| block.start_lsn(&entry));
+        let inside = BlockFlags::CONTINUES | BlockFlags::OPEN_END;
+        if header.flags.contains(inside) && header.first_commit_lsn == header.last_commit_lsn {
+            let first = positions.next()?;
+            return Some((first, positions.next_back().unwrap_or(first)));
+        }
+        // What a transaction has altered itself counts up to its end only.
+        if self.own.is_some() {
+            return None;
+        }
+        let first = positions.next()?;
+        let (low, high) = positions.fold((first, first), |(low, high), lsn| {
+            (low.min(lsn), high.max(lsn))
+        });
+        low.is_valid().then_some((low, high))
     }
 
     /// Whether a block's header is enough to say that the definition in force judges its changes.
