@@ -23,6 +23,10 @@ const TABLES: &str = "create table txs (id bigserial primary key, note text); \
 const SCRIPT: &str = "\\set a random(1, 100)\nbegin;\ninsert into txs (note) values ('x');\n\
     update acc set n = n + 1 where id = :a;\nend;\n\\sleep 4 ms\n";
 
+/// Whether the decoder is far behind the source.
+const FAR_BEHIND: &str =
+    "select pg_current_wal_lsn() - confirmed_flush_lsn > 64 * 1048576 from pg_replication_slots";
+
 struct Run {
     stage: Stage,
     grpc: GrpcSubscriber,
@@ -58,6 +62,10 @@ impl Bulk {
                 session.run(&sql).await;
                 step += 1;
                 tokio::time::sleep(Duration::from_millis(150)).await;
+                // Else hundreds of kills leave a backlog that takes longer than they did, and all of them are far from the head.
+                while !stopped.load(Ordering::Relaxed) && session.value(FAR_BEHIND).await == "t" {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
             }
         });
         Self { stop, task }
