@@ -156,6 +156,9 @@ pub(crate) enum SlotCommand {
         name: String,
         #[command(flatten)]
         at: SlotPosition,
+        /// The role that may go on with it also at a fanout that has not seen the source since its start; else none may
+        #[arg(long, value_name = "ROLE")]
+        owner: Option<String>,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -175,6 +178,9 @@ pub(crate) enum SlotCommand {
         from: String,
         /// The new one's name
         name: String,
+        /// The same as for create; without it the other one's
+        #[arg(long, value_name = "ROLE")]
+        owner: Option<String>,
         #[command(flatten)]
         output: OutputArgs,
     },

@@ -73,6 +73,9 @@ pub(super) fn create_copy(
     new.two_phase = source.two_phase;
     new.failover = source.failover;
     new.plugin = source.plugin;
+    if new.creator.is_empty() {
+        new.creator = source.creator;
+    }
     registry.create(new, Instant::now()).map_err(registry_error)
 }
 

@@ -156,7 +156,7 @@ impl Fixture {
 fn named(name: &str) -> CreateSlotRequest {
     CreateSlotRequest {
         name: name.to_owned(),
-        creator: "decctl".to_owned(),
+        creator: "alice".to_owned(),
         plugin: "pgoutput".to_owned(),
         ..CreateSlotRequest::default()
     }
@@ -221,7 +221,7 @@ async fn a_slot_lives() {
     );
     assert_eq!(
         (slot.creator.as_str(), slot.plugin.as_str()),
-        ("decctl", "pgoutput")
+        ("alice", "pgoutput")
     );
     assert!(slot.created_at > 0);
     assert_eq!(slot.holder, "");

@@ -35,6 +35,8 @@
 
 mod catalog;
 mod early;
+#[cfg(test)]
+mod early_tests;
 mod head;
 mod keyed;
 mod log;

@@ -9,6 +9,7 @@ use storage_format::catalog::{Publication, encode_publications};
 use storage_format::fs::RealFs;
 use storage_format::log::{Log, ReadOptions};
 use storage_format::record::RecordKind;
+use storage_format::staging::StagedTransaction;
 use storage_format::{Identity, LogWriter, WriterOptions};
 use tempfile::TempDir;
 
@@ -177,6 +178,20 @@ impl TestLog {
             .unwrap();
         let end = self.next;
         self.next.0 += ROOM;
+        end
+    }
+
+    /// Where a staged transaction commits: behind all that is there.
+    pub(crate) fn commit_place(&mut self) -> Lsn {
+        self.cut();
+        self.take_lsn()
+    }
+
+    /// Appends one that commits at such a place; its end position.
+    pub(crate) fn append_staged(&mut self, staged: &StagedTransaction, commit_lsn: Lsn) -> Lsn {
+        let end = self.take_lsn();
+        let commit = pg::commit(commit_lsn, end);
+        self.writer.append_staged(staged, &commit).unwrap();
         end
     }
 

@@ -93,8 +93,22 @@ async fn a_subscriber_comes_back_to_a_new_fanout_while_the_source_is_away() {
             format!("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput (SNAPSHOT 'nothing')");
         session.run(&create).await;
     }
+    let decctl = |arguments: &[&str]| stage.decant.decctl_successfully(arguments);
+    decctl(&["slot", "create", "made_for_it", "--owner", REPLICATOR]);
+    decctl(&["slot", "clone", "made_for_it", "as_the_other"]);
+    decctl(&[
+        "slot",
+        "clone",
+        "made_for_it",
+        "given_away",
+        "--owner",
+        "other",
+    ]);
+    decctl(&["slot", "create", "of_nobody"]);
     stage.source.sql("insert into t values (1)").await;
     let end = stage.settle().await;
+    // As long as the source can be asked, any role that may replicate may use any slot.
+    drop(stream(&replicator, "of_nobody").await.unwrap());
     let refused = identify(&as_role(&fanout, "plain"), "database").await;
     assert_eq!(refused.unwrap_err().code, "42501");
 
@@ -107,13 +121,17 @@ async fn a_subscriber_comes_back_to_a_new_fanout_while_the_source_is_away() {
 
     stage.decant.stop_fanout(0).await;
     stage.decant.restart_fanout(0).await;
-    let mut own = stream(&replicator, "own").await.unwrap();
-    let transactions = own.receive_until(end, patience()).await;
-    assert_eq!(transactions.len(), 1);
-    drop(own);
-    let error = stream(&replicator, "others").await.map(drop).unwrap_err();
-    assert_eq!(error.code, "08006");
-    assert_mentions(&error.message, &["re'pl", "source", "slots that it made"]);
+    for slot in ["own", "made_for_it", "as_the_other"] {
+        let mut own = stream(&replicator, slot).await.unwrap();
+        let transactions = own.receive_until(end, patience()).await;
+        assert_eq!(transactions.len(), 1, "{slot}");
+    }
+    for slot in ["others", "given_away", "of_nobody"] {
+        let error = stream(&replicator, slot).await.map(drop).unwrap_err();
+        assert_eq!(error.code, "08006", "{slot}");
+        let words = ["re'pl", "source", "slots that it made", "--owner"];
+        assert_mentions(&error.message, &words);
+    }
     let mut session = Session::connect_for_replication(&replicator).await.unwrap();
     session.run("IDENTIFY_SYSTEM").await;
     for command in [

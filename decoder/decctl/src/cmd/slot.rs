@@ -62,12 +62,15 @@ pub(crate) fn print(slots: &[SlotView]) -> Result<(), Error> {
                 (Some(reason), _) => format!("invalidated: {reason}"),
                 (None, holder) => holder.clone().unwrap_or_else(|| "-".to_owned()),
             },
-            slot.creator.clone(),
+            match slot.creator.as_str() {
+                "" => "-".to_owned(),
+                owner => owner.to_owned(),
+            },
             output::since(slot.created_at_unix_us),
         ]
     });
     output::table(
-        &["SLOT", "CONFIRMED", "LAG", "HELD BY", "CREATOR", "AGE"],
+        &["SLOT", "CONFIRMED", "LAG", "HELD BY", "OWNER", "AGE"],
         &[2],
         rows.collect(),
     )
@@ -93,13 +96,13 @@ pub(crate) async fn run(config: &Config, command: SlotCommand) -> Result<(), Err
         SlotCommand::Create {
             name,
             at,
+            owner,
             output: args,
         } => {
             let request = CreateSlotRequest {
-                name,
                 start_lsn: at.at.map(|lsn| lsn.0),
                 start_time: at.at_time.map(PgTimestamp::unix_micros),
-                ..new_slot()
+                ..new_slot(name, owner)
             };
             let slot = control.create_slot(request).await?.into_inner().slot;
             tell("created", slot, args)
@@ -121,12 +124,12 @@ pub(crate) async fn run(config: &Config, command: SlotCommand) -> Result<(), Err
         SlotCommand::Clone {
             from,
             name,
+            owner,
             output: args,
         } => {
             let request = CreateSlotRequest {
-                name,
                 copy_of: from,
-                ..new_slot()
+                ..new_slot(name, owner)
             };
             let slot = control.create_slot(request).await?.into_inner().slot;
             tell("created", slot, args)
@@ -143,9 +146,10 @@ pub(crate) async fn run(config: &Config, command: SlotCommand) -> Result<(), Err
     }
 }
 
-fn new_slot() -> CreateSlotRequest {
+fn new_slot(name: String, owner: Option<String>) -> CreateSlotRequest {
     CreateSlotRequest {
-        creator: "decctl".to_owned(),
+        name,
+        creator: owner.unwrap_or_default(),
         plugin: "pgoutput".to_owned(),
         ..Default::default()
     }

@@ -2,7 +2,7 @@
 //!
 //! As at PostgreSQL it is looked at when the session begins (`InitPostgres` in `postinit.c`). While the source is away, a role
 //! that it was never asked for gets a session in which it can only go on with a slot that it made itself, for which
-//! it had to have the attribute. A subscriber thus survives an outage of the source in which its fanout is started anew.
+//! it had to have the attribute, or that an operator made for it (`decctl slot create --owner`). A subscriber thus survives an outage of the source in which its fanout is started anew.
 
 use pg_proto::replication::Command;
 use pg_proto::wire::{ErrorFields, ReplicationMode, sqlstate};
@@ -59,7 +59,8 @@ impl Session<'_> {
             let found = services.positions.slot(slot).await;
             let found = found.map_err(|error| self.slot_error(&error))?;
             // An unknown slot has an error of its own.
-            if found.is_none_or(|found| found.creator == self.login.user) {
+            let is_own = |creator: &str| !creator.is_empty() && creator == self.login.user;
+            if found.is_none_or(|found| is_own(&found.creator)) {
                 return Ok(());
             }
         }
@@ -72,6 +73,7 @@ fn not_known(user: &str, error: &NotAsked) -> ErrorFields {
     ErrorFields::error(sqlstate::CONNECTION_FAILURE, message)
         .with_detail(error.to_string())
         .with_hint(
-            "Until the source answers, a role can only stream from slots that it made itself.",
+            "Until the source answers, a role can only stream from slots that it made itself, or that \
+             were made for it (decctl slot create --owner).",
         )
 }
