@@ -20,7 +20,7 @@ struct RpcStatus {
     details: Vec<Any>,
 }
 
-/// A status with the range of positions that there is.
+/// A status with what there is to be said beside its message.
 #[must_use]
 pub fn with_detail(code: Code, message: impl Into<String>, detail: &ErrorDetail) -> Status {
     let message = message.into();
@@ -35,7 +35,7 @@ pub fn with_detail(code: Code, message: impl Into<String>, detail: &ErrorDetail)
     Status::with_details(code, message, Bytes::from(details.encode_to_vec()))
 }
 
-/// The range of positions in a status, if it has one.
+/// What a status says beside its message, if it does.
 #[must_use]
 pub fn detail(status: &Status) -> Option<ErrorDetail> {
     let details = RpcStatus::decode(status.details()).ok()?.details;
@@ -54,7 +54,7 @@ mod tests {
         let range = ErrorDetail {
             oldest_lsn: 5,
             newest_lsn: 9,
-            invalidation_reason: String::new(),
+            ..ErrorDetail::default()
         };
         let status = with_detail(Code::OutOfRange, "gone", &range);
         assert_eq!(

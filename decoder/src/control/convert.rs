@@ -26,6 +26,7 @@ pub(super) fn slot(slot: &Slot, durable: Lsn, now: Instant) -> v1::SlotStatus {
     let holder = lease.map(|lease| lease.holder.to_string());
     let left = lease.map(|lease| lease.until.saturating_duration_since(now));
     let reason = slot.invalidation.map_or("", Invalidation::as_str);
+    let pid = lease.map(|lease| lease.pid);
     let lease_until = left.map(|left| unix_micros(SystemTime::now() + left));
     v1::SlotStatus {
         name: slot.name.clone(),
@@ -42,6 +43,7 @@ pub(super) fn slot(slot: &Slot, durable: Lsn, now: Instant) -> v1::SlotStatus {
         plugin: slot.plugin.clone(),
         lag_bytes: durable.bytes_since(slot.confirmed_lsn),
         invalidation_reason: reason.to_owned(),
+        holder_pid: pid.unwrap_or_default(),
     }
 }
 
@@ -94,9 +96,14 @@ pub(super) fn registry_error(error: RegistryError) -> Status {
         RegistryError::InvalidName { .. }
         | RegistryError::InvalidHolder(_)
         | RegistryError::HolderMissing { .. } => Status::invalid_argument(text),
-        RegistryError::Held { .. } | RegistryError::Superseded { .. } => {
-            Status::failed_precondition(text)
+        RegistryError::Held { pid, .. } => {
+            let detail = v1::ErrorDetail {
+                holder_pid: pid,
+                ..v1::ErrorDetail::default()
+            };
+            proto::status::with_detail(Code::FailedPrecondition, text, &detail)
         }
+        RegistryError::Superseded { .. } => Status::failed_precondition(text),
         // Its own code: it is neither in use nor unknown.
         RegistryError::Invalidated { reason, .. } => {
             let detail = v1::ErrorDetail {

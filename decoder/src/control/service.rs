@@ -368,10 +368,11 @@ impl Control for ControlService {
         &self,
         request: Request<AcquireSlotRequest>,
     ) -> Result<Response<AcquireSlotResponse>, Status> {
-        let AcquireSlotRequest { name, holder } = request.into_inner();
+        let AcquireSlotRequest { name, holder, pid } = request.into_inner();
         let holder = required_holder(&holder)?;
         let slot = self.registry.acquire(&name, &holder, Instant::now());
         let slot = slot.map_err(registry_error)?;
+        self.registry.note_pid(&name, &holder, pid);
         Ok(Response::new(AcquireSlotResponse {
             slot: Some(self.status_of(&slot)),
             lease_ms: u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX),
@@ -402,11 +403,14 @@ impl Control for ControlService {
     ) -> Result<Response<ReportSlotsResponse>, Status> {
         let ReportSlotsRequest { holder, slots } = request.into_inner();
         let holder = required_holder(&holder)?;
-        let reports = slots.into_iter();
+        let reports = slots.iter();
         let positions: Vec<_> = reports
-            .map(|report| (report.name, self.plausible(report.confirmed_lsn)))
+            .map(|report| (report.name.clone(), self.plausible(report.confirmed_lsn)))
             .collect();
         let lost = self.registry.report(&holder, &positions, Instant::now());
+        for report in slots {
+            self.registry.note_pid(&report.name, &holder, report.pid);
+        }
         Ok(Response::new(ReportSlotsResponse { lost }))
     }
 

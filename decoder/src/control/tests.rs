@@ -130,6 +130,7 @@ impl Fixture {
         let slots = vec![SlotReport {
             name: name.to_owned(),
             confirmed_lsn,
+            pid: 8,
         }];
         let request = ReportSlotsRequest {
             holder: holder.to_owned(),
@@ -147,7 +148,11 @@ impl Fixture {
         let (name, holder) = (name.to_owned(), holder.to_owned());
         let response = self
             .client
-            .acquire_slot(AcquireSlotRequest { name, holder })
+            .acquire_slot(AcquireSlotRequest {
+                name,
+                holder,
+                pid: 7,
+            })
             .await?;
         Ok(response.into_inner().lease_ms)
     }
@@ -230,6 +235,7 @@ async fn a_slot_lives() {
     let held = fixture.acquire("sub", "two/1").await.unwrap_err();
     assert_eq!(held.code(), Code::FailedPrecondition);
     assert!(held.message().contains("is held by one/1"), "{held}");
+    assert_eq!(proto::status::detail(&held).unwrap().holder_pid, 7);
 
     fixture.publish(300, 300);
     assert!(fixture.report("one/1", "sub", 260).await.is_empty());
@@ -237,7 +243,10 @@ async fn a_slot_lives() {
     assert_eq!(fixture.report("two/1", "sub", 290).await, ["sub"]);
     let slots = fixture.slots().await;
     assert_eq!((slots[0].confirmed_lsn, slots[0].lag_bytes), (260, 40));
-    assert_eq!(slots[0].holder, "one/1");
+    assert_eq!(
+        (slots[0].holder.as_str(), slots[0].holder_pid),
+        ("one/1", 8)
+    );
     assert!(slots[0].lease_until > slots[0].created_at);
 
     // Nobody can have what the log has not.

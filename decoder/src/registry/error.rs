@@ -39,6 +39,8 @@ pub enum RegistryError {
         name: String,
         /// Who has it.
         holder: Holder,
+        /// The number of the session there, or 0.
+        pid: u32,
         /// How long the lease still holds.
         left: Duration,
     },

@@ -180,6 +180,16 @@ impl Registry {
         Ok(entry.slot.clone())
     }
 
+    /// Notes by which number the session goes that uses a slot at its holder, for others to see.
+    pub fn note_pid(&self, name: &str, holder: &Holder, pid: u32) {
+        let mut table = self.table.lock();
+        let lease = table.slots.get_mut(name);
+        let lease = lease.and_then(|entry| entry.slot.lease.as_mut());
+        if let Some(lease) = lease.filter(|lease| lease.holder == *holder) {
+            lease.pid = pid;
+        }
+    }
+
     /// Gives the lease back, with the last confirmed position. A temporary slot ends with it.
     pub fn release(
         &self,

@@ -65,6 +65,8 @@ pub struct Lease {
     pub holder: Holder,
     /// Until when.
     pub until: Instant,
+    /// The number of the session there, for others to see; 0 if it is not known, or has none. Not stored.
+    pub pid: u32,
 }
 
 /// Why a slot can't be used any more. It stays, so that its subscriber is told, until it is dropped.

@@ -105,6 +105,7 @@ impl Table {
             lease: new.holder.map(|holder| Lease {
                 holder,
                 until: now + LEASE,
+                pid: 0,
             }),
             invalidation: None,
         };
@@ -201,11 +202,13 @@ impl Entry {
     }
 
     pub(super) fn renew(&mut self, holder: &Holder, now: Instant) {
-        let held = self.slot.lease.as_ref().map(|lease| &lease.holder);
-        self.dirty |= held != Some(holder);
+        let before = self.slot.lease.take();
+        let same = before.filter(|lease| lease.holder == *holder);
+        self.dirty |= same.is_none();
         self.slot.lease = Some(Lease {
             holder: holder.clone(),
             until: now + LEASE,
+            pid: same.map_or(0, |lease| lease.pid),
         });
     }
 
@@ -230,6 +233,7 @@ impl Entry {
             Some(lease) if Some(&lease.holder) != holder => Err(RegistryError::Held {
                 name: self.slot.name.clone(),
                 holder: lease.holder.clone(),
+                pid: lease.pid,
                 left: lease.until.saturating_duration_since(now),
             }),
             _ => Ok(()),

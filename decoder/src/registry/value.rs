@@ -82,6 +82,7 @@ pub(super) fn decode(name: &str, value: &[u8], lease_until: Instant) -> Result<S
         lease: take_holder(&mut reader)?.map(|holder| Lease {
             holder,
             until: lease_until,
+            pid: 0,
         }),
         two_phase_at: if flags & TWO_PHASE_AT == 0 {
             Lsn::INVALID
@@ -161,6 +162,7 @@ mod tests {
                 lease: holder.map(|(name, incarnation)| Lease {
                     holder: Holder { name, incarnation },
                     until,
+                    pid: 0,
                 }),
             })
     }

@@ -130,9 +130,14 @@ impl Positions {
 
     /// Takes the lease on a slot. At most one connection of this fanout has it at a time.
     pub async fn acquire(&self, slot: &str) -> Result<Lease, PositionsError> {
+        self.acquire_for(slot, 0).await
+    }
+
+    /// The same for a session whose number is shown to whoever asks who has the slot, at any fanout.
+    pub async fn acquire_for(&self, slot: &str, pid: u32) -> Result<Lease, PositionsError> {
         let taking = self.take_place(slot).await?;
         let turn = self.inner.turns.acquire().await;
-        let held = Arc::new(Held::new(self.ask_lease(slot).await?));
+        let held = Arc::new(Held::new(self.ask_lease(slot, pid).await?, pid));
         drop(turn);
         taking.keep(Arc::clone(&held));
         Ok(Lease::new(held, self.clone()))
@@ -344,10 +349,15 @@ impl Positions {
         held.collect()
     }
 
-    pub(super) async fn ask_lease(&self, slot: &str) -> Result<SlotStatus, PositionsError> {
+    pub(super) async fn ask_lease(
+        &self,
+        slot: &str,
+        pid: u32,
+    ) -> Result<SlotStatus, PositionsError> {
         let request = AcquireSlotRequest {
             name: slot.to_owned(),
             holder: self.inner.holder.clone(),
+            pid,
         };
         let mut control = self.control();
         let answer = self.ask(Some(slot), ANSWER_TIMEOUT, control.acquire_slot(request));
@@ -404,15 +414,18 @@ impl Positions {
             let mut freed = std::pin::pin!(self.inner.freed.notified());
             // Before looking, so that what happens between looking and waiting is not missed.
             freed.as_mut().enable();
-            match self.inner.places.lock().get(slot) {
+            let pid = match self.inner.places.lock().get(slot) {
                 None => return Ok(()),
-                Some(Place::GivingBack) => {}
-                Some(Place::Taking | Place::Held(_)) => {
-                    return Err(PositionsError::SlotInUse {
-                        slot: slot.to_owned(),
-                        holder: "another connection to this fanout has it".to_owned(),
-                    });
-                }
+                Some(Place::GivingBack) => None,
+                Some(Place::Taking) => Some(0),
+                Some(Place::Held(held)) => Some(held.pid),
+            };
+            if let Some(pid) = pid {
+                return Err(PositionsError::SlotInUse {
+                    slot: slot.to_owned(),
+                    holder: "another connection to this fanout has it".to_owned(),
+                    pid,
+                });
             }
             freed.await;
         }

@@ -45,6 +45,8 @@ pub enum PositionsError {
         slot: String,
         /// What the decoder said, or who has it on this fanout.
         holder: String,
+        /// The number of the session that has it, here or at another fanout; 0 if it has none.
+        pid: u32,
     },
     /// The decoder refused, for a reason that concerns neither the slot's existence nor its use.
     #[error("{message}")]
@@ -109,6 +111,9 @@ impl PositionsError {
             (Code::FailedPrecondition, Some(slot)) => Self::SlotInUse {
                 slot,
                 holder: status.message().to_owned(),
+                pid: proto::status::detail(&status)
+                    .unwrap_or_default()
+                    .holder_pid,
             },
             (code, _) => Self::Refused {
                 message: status.message().to_owned(),

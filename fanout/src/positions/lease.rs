@@ -14,6 +14,8 @@ use super::{Positions, PositionsError, round};
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) slot: SlotStatus,
+    /// The number of the session, or 0.
+    pub(super) pid: u32,
     claim: Mutex<Claim>,
     pub(super) lost: CancellationToken,
 }
@@ -28,10 +30,11 @@ pub(super) struct Claim {
 }
 
 impl Held {
-    pub(super) fn new(slot: SlotStatus) -> Self {
+    pub(super) fn new(slot: SlotStatus, pid: u32) -> Self {
         let confirmed = Lsn(slot.confirmed_lsn);
         Self {
             slot,
+            pid,
             claim: Mutex::new(Claim {
                 lsn: confirmed,
                 whole: confirmed,
@@ -141,10 +144,11 @@ mod tests {
     use super::*;
 
     fn held(confirmed: u64) -> Held {
-        Held::new(SlotStatus {
+        let slot = SlotStatus {
             confirmed_lsn: confirmed,
             ..SlotStatus::default()
-        })
+        };
+        Held::new(slot, 0)
     }
 
     #[test]

@@ -50,6 +50,7 @@ async fn report_once(positions: &Positions, held: &[Arc<Held>]) -> Result<(), Po
     let slots = held.iter().map(|held| SlotReport {
         name: held.slot.name.clone(),
         confirmed_lsn: held.claim().whole.0,
+        pid: held.pid,
     });
     let request = ReportSlotsRequest {
         holder: positions.holder().to_owned(),
@@ -71,7 +72,7 @@ async fn report_once(positions: &Positions, held: &[Arc<Held>]) -> Result<(), Po
 /// somebody else has it.
 async fn check_lost(positions: &Positions, held: &Held) -> Result<(), PositionsError> {
     let name = &held.slot.name;
-    match positions.ask_lease(name).await {
+    match positions.ask_lease(name, held.pid).await {
         Ok(slot) if slot.created_at == held.slot.created_at => Ok(()),
         Err(error @ PositionsError::Unavailable { .. }) => Err(error),
         other => {

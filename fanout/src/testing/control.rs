@@ -161,11 +161,10 @@ impl Control for Registry {
         let request = request.into_inner();
         let slot = self.with(&request.name, |slot| {
             let held = !slot.holder.is_empty() && slot.holder != request.holder;
-            slot.holder = if held {
-                slot.holder.clone()
-            } else {
-                request.holder
-            };
+            if !held {
+                slot.holder = request.holder;
+                slot.holder_pid = request.pid;
+            }
             (!held).then(|| slot.clone())
         })?;
         let slot = slot.ok_or_else(|| Status::failed_precondition("held by fanout-2/1"))?;

@@ -105,8 +105,23 @@ async fn copy(client: &Client) {
 }
 
 async fn cancel(client: &Client) {
-    let token = client.cancel_token();
     let sleeping = client.query("select pg_sleep(600)", &[]);
+    assert_cancelled(client, async { sleeping.await.map(drop) }).await;
+}
+
+/// Before a statement about slots the source is asked for the arguments: to the client all of it is one statement.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_to_cancel_reaches_what_is_asked_before_a_statement() {
+    let mut stage = Stage::new(15, 1, TABLE).await;
+    let client = connect(&stage.decant.fanout(0).endpoint()).await;
+    let sql = "select pg_drop_replication_slot('none') from pg_sleep(600)";
+    assert_cancelled(&client, async { client.query(sql, &[]).await.map(drop) }).await;
+    let simple = async { client.simple_query(sql).await.map(drop) };
+    assert_cancelled(&client, simple).await;
+}
+
+async fn assert_cancelled(client: &Client, sleeping: impl Future<Output = Result<(), Error>>) {
+    let token = client.cancel_token();
     let cancelling = async {
         // It may come before the statement does.
         loop {

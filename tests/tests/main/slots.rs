@@ -5,7 +5,7 @@ use tests::expect::assert_mentions;
 use tests::scale::patience;
 use tests::sql::Endpoint;
 use tests::subscriber::StreamClient;
-use tests::wait_until;
+use tests::{Session, wait_until};
 
 use super::stage::{PUBLICATION, Stage};
 
@@ -106,4 +106,50 @@ async fn what_can_not_be_is_explained() {
     refused(&back, &["held by fanout-0"]);
     let usage = stage.decant.decctl(&["slot", "rewind", "one"]);
     assert_eq!(usage.status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_streams_is_shown_at_every_fanout() {
+    let mut stage = Stage::new(15, 2, TABLE).await;
+    let endpoints = [0, 1].map(|number| stage.decant.fanout(number).endpoint());
+    stage.decant.decctl_successfully(&["slot", "create", "one"]);
+    let options = format!("proto_version '1', publication_names '{PUBLICATION}'");
+    let _stream = StreamClient::start(&endpoints[0], "one", Lsn::INVALID, &options)
+        .await
+        .unwrap();
+    let active = "select coalesce(active_pid::text, '') from pg_replication_slots where active";
+    let shown = async |number: usize| {
+        let mut session = Session::connect(&endpoints[number]).await.unwrap();
+        session.value(active).await
+    };
+    let pid = shown(0).await;
+    assert!(pid.parse::<u32>().unwrap() >= 1 << 30, "{pid}");
+    assert_eq!(shown(1).await, pid);
+    let refused = StreamClient::start(&endpoints[1], "one", Lsn::INVALID, &options).await;
+    let refused = refused.map(drop).unwrap_err();
+    assert_eq!(refused.code, "55006");
+    let expected = format!("replication slot \"one\" is active for PID {pid}");
+    assert_mentions(&refused.message, &[&expected, "fanout-0"]);
+    // Sessions of the other fanout are not reached from here, and none of this one is taken for them.
+    let mut session = Session::connect(&endpoints[1]).await.unwrap();
+    let terminate =
+        "select pg_terminate_backend(active_pid)::text from pg_replication_slots where active";
+    assert_eq!(session.value(terminate).await, "false");
+    // A new decoder hears of it with the next report.
+    stage.decant.kill_decoder();
+    stage.decant.start_decoder().await;
+    wait_until("it is shown again", patience(), async || {
+        let mut session = Session::connect(&endpoints[1]).await.unwrap();
+        match session.try_run(active).await {
+            Ok(rows)
+                if rows
+                    .first()
+                    .is_some_and(|row| row[0].as_ref() == Some(&pid)) =>
+            {
+                Ok(())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
 }

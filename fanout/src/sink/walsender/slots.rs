@@ -85,7 +85,8 @@ impl Session<'_> {
         let created = self.shared.services.positions.create_slot(new).await;
         let created = created.map_err(|error| self.slot_error(&error))?;
         if temporary {
-            let lease = self.shared.services.positions.acquire(&name).await;
+            let (positions, pid) = (&self.shared.services.positions, self.backend.pid());
+            let lease = positions.acquire_for(&name, pid).await;
             let lease = lease.map_err(|error| self.slot_error(&error))?;
             self.temporary.insert(name, lease);
         }
@@ -159,20 +160,13 @@ impl Session<'_> {
         match error {
             PositionsError::UnknownSlot { slot } => unknown(slot),
             PositionsError::SlotExists { slot } => exists(slot),
-            PositionsError::SlotInUse { slot, holder } => {
-                // Connections of other fanouts have no number here.
-                let pid = self.shared.backends.streaming(slot);
-                let report = ErrorFields::error(
-                    sqlstate::OBJECT_IN_USE,
-                    format!(
-                        "replication slot \"{slot}\" is active for PID {}",
-                        pid.unwrap_or(0)
-                    ),
-                );
-                match pid {
-                    Some(_) => report,
-                    None => report.with_detail(format!("It is served elsewhere: {holder}")),
+            PositionsError::SlotInUse { slot, holder, pid } => {
+                let message = format!("replication slot \"{slot}\" is active for PID {pid}");
+                let report = ErrorFields::error(sqlstate::OBJECT_IN_USE, message);
+                if self.shared.backends.streaming(slot) == Some(*pid) {
+                    return report;
                 }
+                report.with_detail(format!("It is served elsewhere: {holder}"))
             }
             PositionsError::Invalidated { slot, reason, .. } => {
                 let message = self.source.version.invalidated_slot(slot);

@@ -131,7 +131,8 @@ impl Session<'_> {
         let lease = match self.temporary.remove(slot) {
             Some(lease) => lease,
             None => {
-                let acquired = self.shared.services.positions.acquire(slot).await;
+                let (positions, pid) = (&self.shared.services.positions, self.backend.pid());
+                let acquired = positions.acquire_for(slot, pid).await;
                 acquired.map_err(|error| self.slot_error(&error))?
             }
         };

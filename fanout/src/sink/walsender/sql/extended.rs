@@ -15,7 +15,7 @@ use super::super::upstream::lost;
 use super::analysis::{Special, Verdict, analyse};
 use super::call::RESULTS;
 use super::effects::{Calls, RIGHTS, Rights};
-use super::hidden::{self, Hidden, HiddenError, set};
+use super::hidden::{self, Hidden, HiddenError, Interrupts, set};
 use super::names::{View, is_special_number};
 use super::pipeline::Pipeline;
 use super::prepared::Statement;
@@ -361,7 +361,9 @@ impl Session<'_> {
             values,
             sync: false,
         };
-        match hidden::run(connection, statement).await {
+        let ending = [&self.shared.shutdown, &self.terminated];
+        let interrupts = Interrupts::new(&mut batch.cancelling, ending);
+        match hidden::run(connection, statement, interrupts).await {
             Ok(rows) => Ok(Some(rows)),
             Err(HiddenError::Said(error)) => {
                 self.client.sender.error(*error);
@@ -403,7 +405,9 @@ impl Session<'_> {
             values: None,
             sync: false,
         };
-        match hidden::run(connection, failing).await {
+        let ending = [&self.shared.shutdown, &self.terminated];
+        let interrupts = Interrupts::new(&mut batch.cancelling, ending);
+        match hidden::run(connection, failing, interrupts).await {
             Err(HiddenError::Lost(_)) | Ok(_) => {
                 self.upstream.drop_connection();
                 Ok(false)

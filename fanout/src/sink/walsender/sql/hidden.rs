@@ -5,6 +5,9 @@ use pg_client::{Connection, Error, TransactionStatus};
 use pg_proto::Oid;
 pub(super) use pg_proto::quote::literal;
 use pg_proto::wire::{BackendMessage, ErrorFields, ExtendedQuery, Named};
+use tokio_util::sync::CancellationToken;
+
+use super::super::backends::Cancelling;
 
 /// The name of statement and portal. No client's name has a line feed.
 const NAME: &[u8] = b"decant\n";
@@ -37,17 +40,58 @@ impl From<Error> for HiddenError {
     }
 }
 
+/// What ends a statement before it is done. To the client it is a part of its own, so a request to cancel means it, too.
+pub(super) struct Interrupts<'a> {
+    cancelling: &'a mut Cancelling,
+    ending: [&'a CancellationToken; 2],
+    ends: bool,
+}
+
+impl<'a> Interrupts<'a> {
+    /// Requests to cancel, and what ends the session.
+    pub(super) const fn new(
+        cancelling: &'a mut Cancelling,
+        ending: [&'a CancellationToken; 2],
+    ) -> Self {
+        Self {
+            cancelling,
+            ending,
+            ends: false,
+        }
+    }
+
+    /// Returns when the statement is to be cancelled. Cancel safe.
+    async fn next(&mut self) {
+        let [one, other] = self.ending;
+        tokio::select! {
+            () = self.cancelling.next() => {}
+            () = one.cancelled(), if !self.ends => self.ends = true,
+            () = other.cancelled(), if !self.ends => self.ends = true,
+        }
+    }
+}
+
 /// Runs a statement to its end: the first column of each row. Nothing may be unanswered on the connection.
 pub(super) async fn run(
     connection: &mut Connection,
     hidden: Hidden<'_>,
+    mut interrupts: Interrupts<'_>,
 ) -> Result<Vec<Option<String>>, HiddenError> {
     send(connection, hidden);
     let mut rows = Vec::new();
     let mut failure = None;
     let mut closed = 0;
+    let token = connection.cancel_token();
     loop {
-        let frame = connection.next_frame().await?;
+        let frame = tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                let token = token.clone();
+                tokio::spawn(async move { token.cancel().await });
+                continue;
+            }
+            frame = connection.next_frame() => frame?,
+        };
         match BackendMessage::decode(frame.as_frame()).map_err(Error::Message)? {
             BackendMessage::DataRow(values) => {
                 let value = values.first().copied().flatten();

@@ -32,13 +32,14 @@ use pg_proto::wire::{
     BackendMessage, ErrorFields, FieldDescription, ReplicationMode, TransactionStatus, sqlstate,
 };
 
+use super::backends::Cancelling;
 use super::command::aborted;
 use super::session::{Flow, Session};
 use super::upstream::lost;
 use analysis::{Dialect, Special, Verdict, analyse};
 pub(crate) use call::FIRST_PID;
 use effects::{Calls, RIGHTS, Rights};
-use hidden::{Hidden, HiddenError};
+use hidden::{Hidden, HiddenError, Interrupts};
 pub(super) use prepared::Prepared;
 
 /// Decides about a text as for a client, for the fuzzer.
@@ -116,23 +117,31 @@ impl Session<'_> {
 
     /// Puts in place what a statement needs.
     async fn put_in_place(&mut self, special: &Special) -> Result<(), ErrorFields> {
+        // From here on: the client knows nothing of the several statements, and cancels what is one to it.
+        let mut cancelling = Cancelling::new(self.backend.cancelled());
+        let cancelling = &mut cancelling;
         self.reach_source().await?;
         for view in &special.views {
             let statement = self.rows_of(*view).await?;
-            self.ask(statement.as_bytes()).await?;
+            self.ask(statement.as_bytes(), cancelling).await?;
         }
         if let Some(asking) = &special.asking {
-            let calls = Calls::parse(self.ask(asking).await?)?;
-            let rights = Rights::parse(self.ask(RIGHTS.as_bytes()).await?);
+            let calls = Calls::parse(self.ask(asking, cancelling).await?)?;
+            let rights = Rights::parse(self.ask(RIGHTS.as_bytes(), cancelling).await?);
             let results = self.make_calls(&calls, rights).await?;
             let statement = hidden::set(call::RESULTS, &results);
-            self.ask(statement.as_bytes()).await?;
+            self.ask(statement.as_bytes(), cancelling).await?;
         }
         Ok(())
     }
 
     /// A statement of this endpoint's own, outside of the extended protocol.
-    async fn ask(&mut self, text: &[u8]) -> Result<Vec<Option<String>>, ErrorFields> {
+    async fn ask(
+        &mut self,
+        text: &[u8],
+        cancelling: &mut Cancelling,
+    ) -> Result<Vec<Option<String>>, ErrorFields> {
+        let ending = [&self.shared.shutdown, &self.terminated];
         let connection = self.upstream.open().await?;
         let statement = Hidden {
             text,
@@ -140,7 +149,7 @@ impl Session<'_> {
             values: None,
             sync: true,
         };
-        hidden::run(connection, statement)
+        hidden::run(connection, statement, Interrupts::new(cancelling, ending))
             .await
             .map_err(|error| match error {
                 HiddenError::Said(error) => *error,

@@ -64,6 +64,8 @@ impl Session<'_> {
 
     fn slot_row(&self, slot: &SlotStatus) -> Value {
         let lost = !slot.invalidation_reason.is_empty();
+        // What the registry knows of other fanouts, it knows of this one too, but for a moment after the decoder's start.
+        let here = self.shared.backends.streaming(&slot.name);
         json!({
             "slot_name": slot.name,
             "plugin": slot.plugin,
@@ -72,8 +74,7 @@ impl Session<'_> {
             "database": self.source.database,
             "temporary": slot.temporary,
             "active": !slot.holder.is_empty(),
-            // Sessions of other fanouts have no number here.
-            "active_pid": self.shared.backends.streaming(&slot.name),
+            "active_pid": here.or((slot.holder_pid != 0).then_some(slot.holder_pid)),
             "xmin": null,
             // Nothing of a slot here holds back the source.
             "catalog_xmin": null,
