@@ -6,7 +6,7 @@ use crate::block::{Record, Sections};
 use crate::error::Damage;
 use crate::record::RecordKind;
 
-/// Number, size and checksums of a sequence of records: kind, relation, length and bytes of each, in order, whatever blocks
+/// Number, size and checksums of a sequence of records: kind, flags, relation, length and bytes of each, in order, whatever blocks
 /// they are in.
 ///
 /// The checksums are taken over many records at once, since for a few bytes each most of the time goes into beginning. For
@@ -41,7 +41,8 @@ impl RecordDigest {
             let relation = relations.get(place).map_or(u32::MAX, |relation| relation.0);
             self.records += 1;
             self.bytes += bytes.len() as u64;
-            self.scratch.push(entry.kind_id);
+            self.scratch
+                .extend_from_slice(&[entry.kind_id, entry.flags]);
             self.scratch.extend_from_slice(&relation.to_le_bytes());
             self.scratch.extend_from_slice(&entry.length.to_le_bytes());
         }
