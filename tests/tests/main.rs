@@ -23,6 +23,7 @@ mod main {
     mod full_disk;
     mod grammar;
     mod grants;
+    mod grpc_access;
     mod grpc_services;
     mod harness;
     mod idle;

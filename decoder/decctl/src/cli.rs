@@ -72,11 +72,27 @@ pub(crate) struct InitArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// How to prove to a fanout who asks, and how it does.
+#[derive(Args, Debug)]
+pub(crate) struct FanoutArgs {
+    /// The user to be at a fanout that has users
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    pub(crate) user: Option<String>,
+    /// The file with that user's password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// The authorities that may have signed the fanout's certificate (PEM), if not those of this host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) root_cert_file: Option<PathBuf>,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     /// Also asks the fanout named by the configuration
     #[arg(long)]
     pub(crate) fanout: bool,
+    #[command(flatten)]
+    pub(crate) access: FanoutArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -110,9 +126,11 @@ pub(crate) struct DumpArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct TailArgs {
-    /// The fanout's gRPC address, if not that of the configuration
+    /// The fanout's gRPC address, if not that of the configuration; https://... for TLS
     #[arg(long, value_name = "URL")]
     pub(crate) fanout: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: FanoutArgs,
     /// Starts with the first transaction whose commit record is at or after this position; else at the head
     #[arg(long, value_name = "LSN", conflicts_with = "slot")]
     pub(crate) from: Option<Lsn>,

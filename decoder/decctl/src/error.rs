@@ -36,6 +36,17 @@ pub(crate) enum Error {
         #[source]
         source: tonic::transport::Error,
     },
+    /// A file that was named can't be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No header can be made of them.
+    #[error("user and password are too long")]
+    Credentials,
     /// A service refused. Its message says all that the status does, so that is no further cause.
     #[error("{}", .0.message())]
     Refused(Box<tonic::Status>),

@@ -24,10 +24,21 @@ pub enum AccessError {
     NoCertificate,
     /// Everybody is trusted, and everybody could come.
     #[error(
-        "fanout.postgres is {address}, and without fanout.users_file everybody is trusted: set that file, \
+        "{setting} is {address}, and without fanout.users_file everybody is trusted: set that file, \
          or listen on a loopback address"
     )]
     TrustBeyondLoopback {
+        /// The setting.
+        setting: &'static str,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Calls carry passwords, and everybody on the way could read them.
+    #[error(
+        "fanout.grpc is {address} and fanout.tls is \"disable\": calls would carry passwords unencrypted; \
+         set fanout.tls, or listen on a loopback address"
+    )]
+    PasswordsUnencrypted {
         /// The address.
         address: SocketAddr,
     },
@@ -79,9 +90,18 @@ impl Access {
         let users = settings.users_file.as_deref().map(load_users).transpose()?;
         let grants = settings.grants_file.as_deref();
         let grants = grants.map(Grants::load).transpose()?;
-        let address = settings.postgres;
-        if users.is_none() && !address.ip().to_canonical().is_loopback() {
-            return Err(AccessError::TrustBeyondLoopback { address });
+        let is_open = |address: SocketAddr| !is_same_host(address.ip());
+        let listening = [
+            ("fanout.postgres", settings.postgres),
+            ("fanout.grpc", settings.grpc),
+        ];
+        let open = listening.into_iter().find(|(_, address)| is_open(*address));
+        if let Some((setting, address)) = open.filter(|_| users.is_none()) {
+            return Err(AccessError::TrustBeyondLoopback { setting, address });
+        }
+        if settings.tls == Tls::Disable && is_open(settings.grpc) {
+            let address = settings.grpc;
+            return Err(AccessError::PasswordsUnencrypted { address });
         }
         let tls = match (
             settings.tls,
@@ -112,6 +132,12 @@ impl Access {
         self.tls.as_ref()
     }
 
+    /// Whether connections without TLS are refused.
+    #[must_use]
+    pub const fn requires_tls(&self) -> bool {
+        self.tls_required
+    }
+
     /// Whether and how a connection may go on.
     pub fn admit(&self, peer: IpAddr, encrypted: bool) -> Result<Admission<'_>, Rejected> {
         if self.tls_required && !encrypted {
@@ -119,10 +145,16 @@ impl Access {
         }
         match &self.users {
             Some(users) => Ok(Admission::MustProve(users)),
-            None if peer.to_canonical().is_loopback() => Ok(Admission::Trusted),
+            None if is_same_host(peer) => Ok(Admission::Trusted),
             None => Err(Rejected::Stranger),
         }
     }
+}
+
+/// Whether an address is one of this host that no other one can reach.
+#[must_use]
+pub fn is_same_host(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 fn load_users(path: &Path) -> Result<Users, UsersError> {

@@ -58,9 +58,15 @@ fn trust_is_for_the_same_host() {
     );
     let open = config::Fanout {
         postgres: "0.0.0.0:0".parse().unwrap(),
-        ..settings
+        ..settings.clone()
     };
     assert!(problem(&open).contains("fanout.users_file"));
+    let open = config::Fanout {
+        grpc: "[::]:0".parse().unwrap(),
+        ..settings
+    };
+    let problem = problem(&open);
+    assert!(problem.contains("fanout.grpc is [::]:0") && problem.contains("fanout.users_file"));
 }
 
 #[test]

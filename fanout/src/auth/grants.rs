@@ -1,7 +1,7 @@
 //! What a role may read: the grants file.
 //!
 //! TOML, one `[[role]]` for each role, with what it is allowed. Everything else is denied, and so is everybody who is not
-//! there. Clients of the gRPC service, which does not ask who they are, are the role `grpc`.
+//! there. Clients of the gRPC service that need not say who they are, since there is no users file, are the role `grpc`.
 //!
 //! ```toml
 //! [[role]]
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-/// The role of gRPC clients.
+/// The role of gRPC clients that are not asked who they are.
 pub const GRPC_ROLE: &str = "grpc";
 
 /// Stands for every publication.

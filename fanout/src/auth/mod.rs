@@ -8,16 +8,19 @@
 //! | [`tls`] | certificate and key, the server's side of the handshake |
 //! | [`users`] | the users file |
 //! | [`verifier`] | a password as PostgreSQL stores it |
+//! | [`password`] | a password that is shown, over gRPC |
 //! | [`scram`] | the server's side of SCRAM-SHA-256, without I/O |
 //!
 //! # Rules
 //!
 //! Without a users file everybody on the same host is trusted, and nobody else is served. With one, every connection
 //! must prove that it knows its user's password. Whether connections may be unencrypted is a setting of its own.
-//! A password never crosses the connection, and is never stored: what the users file holds is a verifier.
+//! A password never crosses a connection of the PostgreSQL endpoint. A call over gRPC shows it, and is believed over TLS or on
+//! the same host only. It is never stored: what the users file holds is a verifier.
 
 pub mod access;
 pub mod grants;
+pub mod password;
 pub mod roles;
 pub mod scram;
 pub mod tls;
@@ -26,6 +29,7 @@ pub mod verifier;
 
 pub use access::{Access, AccessError, Admission, Guard};
 pub use grants::{GRPC_ROLE, Grant, Grants, GrantsError};
+pub use password::Passwords;
 pub use roles::{NotAsked, Role, Roles};
 pub use tls::ServerTls;
 pub use users::{User, Users};

@@ -17,6 +17,8 @@ use tokio_rustls::server::TlsStream;
 
 /// What a client that begins with TLS at once must ask for, so that no other protocol's client can be led here.
 const ALPN: &[u8] = b"postgresql";
+/// The same for gRPC.
+const ALPN_HTTP2: &[u8] = b"h2";
 
 /// Certificate and key can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +76,7 @@ pub enum TlsError {
 #[derive(Clone)]
 pub struct ServerTls {
     acceptor: TlsAcceptor,
+    http2: TlsAcceptor,
     end_point: Option<Arc<[u8]>>,
 }
 
@@ -101,12 +104,17 @@ impl ServerTls {
                 .with_no_client_auth()
                 .with_single_cert(chain, private)
                 .map_err(pair)?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
         // Connections are few and long: nobody comes back with a ticket, as with PostgreSQL.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        let acceptor = |protocol: &[u8]| {
+            let mut config = config.clone();
+            config.alpn_protocols = vec![protocol.to_vec()];
+            TlsAcceptor::from(Arc::new(config))
+        };
         Ok(Self {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
+            acceptor: acceptor(ALPN),
+            http2: acceptor(ALPN_HTTP2),
             end_point: end_point.map(Arc::from),
         })
     }
@@ -121,6 +129,20 @@ impl ServerTls {
     pub async fn accept(&self, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         Box::pin(self.acceptor.accept(socket)).await
     }
+
+    /// The same for a client of HTTP/2.
+    pub async fn accept_http2(&self, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        Box::pin(self.http2.accept(socket)).await
+    }
+}
+
+/// The type of the record that every TLS handshake begins with.
+const HANDSHAKE: u8 = 0x16;
+
+/// Whether a client begins with TLS at once, without taking what it sent. PostgreSQL's start-up packets and HTTP/2 begin in other ways.
+pub async fn begins_with_tls(socket: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    Ok(socket.peek(&mut first).await? == 1 && first == [HANDSHAKE])
 }
 
 /// Whether the client asked for PostgreSQL's protocol by name.

@@ -1,10 +1,12 @@
 //! What is stored in the place of a password: PostgreSQL's `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`
 //! (`pg_authid.rolpassword`). With it a server can check a password and prove itself, but not log in anywhere.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use aws_lc_rs::{constant_time, digest, hmac};
+use aws_lc_rs::{constant_time, digest, hmac, pbkdf2};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
@@ -117,6 +119,27 @@ impl Verifier {
         constant_time::verify_slices_are_equal(stored_key.as_ref(), &self.stored_key).is_ok()
     }
 
+    /// Whether it is the verifier of this password. Takes as long as it was made to.
+    pub(super) fn is_of(&self, password: &str) -> bool {
+        let Some(rounds) = NonZeroU32::new(self.iterations) else {
+            return false;
+        };
+        // One that is not text by the rules counts as it is, as at PostgreSQL.
+        let prepared = stringprep::saslprep(password).unwrap_or(Cow::Borrowed(password));
+        let mut salted = Key::default();
+        let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
+        pbkdf2::derive(
+            algorithm,
+            rounds,
+            &self.salt,
+            prepared.as_bytes(),
+            &mut salted,
+        );
+        let client_key = sign(&salted, b"Client Key");
+        let stored_key = digest::digest(&digest::SHA256, client_key.as_ref());
+        constant_time::verify_slices_are_equal(stored_key.as_ref(), &self.stored_key).is_ok()
+    }
+
     /// The server's own proof.
     pub(super) fn server_signature(&self, conversation: &[u8]) -> hmac::Tag {
         sign(&self.server_key, conversation)
@@ -137,10 +160,6 @@ impl fmt::Debug for Verifier {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use std::num::NonZeroU32;
-
-    use aws_lc_rs::pbkdf2;
-
     use super::*;
 
     /// The verifier of a password, in PostgreSQL's form.

@@ -57,7 +57,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// Who may connect.
-    #[error("can't use the settings for access to the PostgreSQL endpoint")]
+    #[error("can't use the settings for access")]
     Access(#[from] AccessError),
     /// Signals can't be listened to.
     #[error("can't listen to signals")]

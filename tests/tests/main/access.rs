@@ -44,20 +44,21 @@ fn readable_folder() -> TempDir {
 }
 
 /// A source that asks for passwords, and a fanout in front of it that does too.
-struct Guarded {
-    stage: Stage,
+pub(super) struct Guarded {
+    pub(super) stage: Stage,
     files: TempDir,
 }
 
 impl Guarded {
     /// `tls` is the setting. carol's password at the source is known to the fanout, dave's is not.
-    async fn new(tls: &str) -> Self {
+    pub(super) async fn new(tls: &str) -> Self {
         let files = readable_folder();
         let hba = files.path().join("hba");
         std::fs::write(&hba, HBA).unwrap();
         let settings = [("hba_file", hba.to_str().unwrap())];
         let sql = "create role carol login replication password 'secret of carol'; \
-                   create role dave login replication password 'secret of dave';";
+                   create role dave login replication password 'secret of dave'; \
+                   create role erin login password 'secret of erin';";
         let stage = Stage::with_settings(15, &settings, 0, &format!("{TABLE}; {sql}")).await;
         let made = run(Command::new("sh")
             .args(["-e", "-c", CERTIFICATES])
@@ -92,12 +93,12 @@ impl Guarded {
         std::fs::write(self.path("users"), lines.join("\n")).unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.files.path().join(name)
     }
 
     /// The fanout for a user with these parameters.
-    fn endpoint(&mut self, user: &str, parameters: &str) -> Endpoint {
+    pub(super) fn endpoint(&mut self, user: &str, parameters: &str) -> Endpoint {
         let mut endpoint = self.stage.decant.fanout(0).endpoint();
         endpoint.user = user.to_owned();
         let root = self.path("ca.crt");

@@ -226,8 +226,7 @@ pub(crate) async fn run(config: &Config, args: &StatusArgs) -> Result<(), Error>
         .await?
         .into_inner();
     let fanout = if args.fanout {
-        let url = format!("http://{}", config.fanout.grpc);
-        let response = rpc::fanout(&url)
+        let response = rpc::fanout(config, None, &args.access)
             .await?
             .get_fanout_status(GetFanoutStatusRequest {})
             .await?;

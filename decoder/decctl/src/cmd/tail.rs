@@ -22,11 +22,7 @@ use crate::{output, rpc};
 
 /// Runs `decctl tail` until the stream ends or the reader of our output goes away.
 pub(crate) async fn run(config: &Config, args: &TailArgs) -> Result<(), Error> {
-    let url = args
-        .fanout
-        .clone()
-        .unwrap_or_else(|| format!("http://{}", config.fanout.grpc));
-    let mut client = rpc::fanout(&url).await?;
+    let mut client = rpc::fanout(config, args.fanout.as_deref(), &args.access).await?;
     let mut stream = client.subscribe(request(args)?).await?.into_inner();
     let mut printer = Printer {
         json: args.output.json,

@@ -1,16 +1,18 @@
 //! Listening.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proto::v1::fanout_server::FanoutServer;
 use service::http::BindError;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use super::body::OwnBody;
+use super::connection;
 use super::service::FanoutService;
 use crate::sink::Services;
 
@@ -27,6 +29,9 @@ pub enum ServeError {
     /// The server failed.
     #[error("the gRPC service failed")]
     Transport(#[from] tonic::transport::Error),
+    /// There are no random bytes.
+    #[error("the system gives no random bytes")]
+    Random(#[from] rustls::Error),
     /// The reflection service can't be built.
     #[error("the gRPC descriptors can't be read")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -61,7 +66,9 @@ impl Endpoint {
     /// Serves until `shutdown` is cancelled and the streams have ended: each gets what is there by then.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
         let (health, health_service) = tonic_health::server::health_reporter();
-        let fanout = FanoutServer::new(FanoutService::new(self.services, shutdown.clone()));
+        let guard = Arc::clone(&self.services.guard);
+        let connections = connection::accept(self.listener, guard, shutdown.clone());
+        let fanout = FanoutServer::new(FanoutService::new(self.services, shutdown.clone())?);
         health.set_serving::<FanoutServer<FanoutService>>().await;
         let reflection = || {
             tonic_reflection::server::Builder::configure()
@@ -69,7 +76,6 @@ impl Endpoint {
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
         Server::builder()
-            .tcp_nodelay(true)
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -79,7 +85,7 @@ impl Endpoint {
             .add_service(reflection().build_v1alpha()?)
             .add_service(OwnBody(fanout))
             .serve_with_incoming_shutdown(
-                TcpListenerStream::new(self.listener),
+                ReceiverStream::new(connections),
                 shutdown.cancelled_owned(),
             )
             .await?;

@@ -4,12 +4,16 @@
 //! request ──► feed (one task per stream: Stream ──► Batcher) ──► bounded channel ──► body ──► socket
 //! ```
 //!
+//! [`connection`] has TLS, [`caller`] who calls.
+//!
 //! A client that does not read fills its socket, then the channel of its feed, and then its task waits: it reads
 //! no further block. Batches are written as the protobuf that is sent, from the memory of the log's blocks, and not copied again;
 //! those who asked for the same share them.
 
 mod batch;
 mod body;
+mod caller;
+mod connection;
 mod convert;
 mod encode;
 mod endpoint;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pg_proto::{Lsn, PgTimestamp};
 use proto::v1;
 use proto::v1::fanout_server::Fanout;
+use proto::v1::subscribe_request::Start;
 use storage_format::catalog::{Publication, RelationSchema};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -12,11 +13,13 @@ use tonic::{Request, Response, Status};
 
 use super::batch::Batcher;
 use super::body;
+use super::caller::Caller;
+use super::connection::Peer;
 use super::convert::identity;
 use super::feed::{CHANNEL_BATCHES, Feed};
 use super::request::{From, Wanted};
 use super::slots::ServedSlots;
-use crate::auth::GRPC_ROLE;
+use crate::auth::Passwords;
 use crate::error::StreamError;
 use crate::positions::{Lease, NewSlot, whole_transaction};
 use crate::replay::{Ahead, StreamOptions};
@@ -27,20 +30,26 @@ use crate::subscriber::{Protocol, SubscriberInfo};
 /// The service.
 #[derive(Debug)]
 pub(super) struct FanoutService {
-    services: Services,
+    pub(super) services: Services,
+    pub(super) passwords: Passwords,
     slots: ServedSlots,
     started_at: PgTimestamp,
     shutdown: CancellationToken,
 }
 
 impl FanoutService {
-    pub(super) fn new(services: Services, shutdown: CancellationToken) -> Self {
-        Self {
+    /// Fails if the system has no random bytes.
+    pub(super) fn new(
+        services: Services,
+        shutdown: CancellationToken,
+    ) -> Result<Self, rustls::Error> {
+        Ok(Self {
             services,
+            passwords: Passwords::new()?,
             slots: ServedSlots::default(),
             started_at: PgTimestamp::now(),
             shutdown,
-        }
+        })
     }
 
     /// Where to begin, and the lease if that is a slot's position.
@@ -91,9 +100,14 @@ impl Fanout for FanoutService {
         &self,
         request: Request<v1::SubscribeRequest>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
-        let mut info = subscriber_info(&request);
+        let slot = match &request.get_ref().start {
+            Some(Start::Slot(slot)) => Some(slot.as_str()),
+            _ => None,
+        };
+        let caller = self.admit(&request, slot).await?;
+        let mut info = subscriber_info(&request, &caller);
         let mut wanted = Wanted::try_from(request.into_inner())?;
-        wanted.selection.grant = self.services.guard.current().grant_of(GRPC_ROLE);
+        wanted.selection.grant = self.services.guard.current().grant_of(caller.role());
         self.require_publications(&wanted.selection.publications)
             .await?;
         let grant = wanted.selection.grant.clone();
@@ -140,6 +154,7 @@ impl Fanout for FanoutService {
         &self,
         request: Request<v1::AcknowledgeRequest>,
     ) -> Result<Response<v1::AcknowledgeResponse>, Status> {
+        self.admit(&request, Some(&request.get_ref().slot)).await?;
         let v1::AcknowledgeRequest { slot, lsn } = request.into_inner();
         let confirmed = match self.slots.get(&slot) {
             Some(served) => served.acknowledge(&self.services.replay, Lsn(lsn)).await?,
@@ -152,8 +167,9 @@ impl Fanout for FanoutService {
 
     async fn list_slots(
         &self,
-        _request: Request<v1::ListSlotsRequest>,
+        request: Request<v1::ListSlotsRequest>,
     ) -> Result<Response<v1::ListSlotsResponse>, Status> {
+        self.identify(&request).await?;
         let slots = self.services.positions.list_slots().await?;
         Ok(Response::new(v1::ListSlotsResponse { slots }))
     }
@@ -162,6 +178,7 @@ impl Fanout for FanoutService {
         &self,
         request: Request<v1::CreateSlotRequest>,
     ) -> Result<Response<v1::CreateSlotResponse>, Status> {
+        let caller = self.admit(&request, None).await?;
         let request = request.into_inner();
         if request.temporary {
             return Err(Status::invalid_argument(
@@ -174,7 +191,8 @@ impl Fanout for FanoutService {
             temporary: false,
             two_phase: request.two_phase,
             failover: request.failover,
-            creator: request.creator,
+            // Who has proven who it is makes its own.
+            creator: caller.user().map_or(request.creator, str::to_owned),
             plugin: request.plugin,
         };
         let slot = self.services.positions.create_slot(slot).await?;
@@ -185,6 +203,7 @@ impl Fanout for FanoutService {
         &self,
         request: Request<v1::DropSlotRequest>,
     ) -> Result<Response<v1::DropSlotResponse>, Status> {
+        self.admit(&request, None).await?;
         let request = request.into_inner();
         let positions = &self.services.positions;
         positions.drop_slot(&request.name, request.force).await?;
@@ -193,8 +212,9 @@ impl Fanout for FanoutService {
 
     async fn get_fanout_status(
         &self,
-        _request: Request<v1::GetFanoutStatusRequest>,
+        request: Request<v1::GetFanoutStatusRequest>,
     ) -> Result<Response<v1::GetFanoutStatusResponse>, Status> {
+        self.identify(&request).await?;
         let services = &self.services;
         let kept = services.replay.kept()?;
         let connected = services.subscribers.connected();
@@ -214,6 +234,7 @@ impl Fanout for FanoutService {
         &self,
         request: Request<v1::GetCatalogRequest>,
     ) -> Result<Response<v1::GetCatalogResponse>, Status> {
+        self.identify(&request).await?;
         let catalog = match request.into_inner().lsn {
             0 => self.services.replay.catalog()?,
             lsn => self.services.replay.catalog_at(Lsn(lsn))?,
@@ -240,7 +261,8 @@ fn check_filters(selection: &SelectionSpec) -> Result<(), Status> {
     }
 }
 
-fn subscriber_info<T>(request: &Request<T>) -> SubscriberInfo {
+fn subscriber_info<T>(request: &Request<T>, caller: &Caller) -> SubscriberInfo {
+    let peer = request.extensions().get::<Peer>();
     let agent = request.metadata().get("user-agent");
     SubscriberInfo {
         protocol: Protocol::Grpc,
@@ -248,10 +270,9 @@ fn subscriber_info<T>(request: &Request<T>) -> SubscriberInfo {
             .and_then(|agent| agent.to_str().ok())
             .unwrap_or_default()
             .to_owned(),
-        user: String::new(),
-        peer: request
-            .remote_addr()
-            .map(|peer| peer.to_string())
+        user: caller.user().unwrap_or_default().to_owned(),
+        peer: peer
+            .map(|peer| peer.address.to_string())
             .unwrap_or_default(),
         slot: None,
         selection: Default::default(),

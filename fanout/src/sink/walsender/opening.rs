@@ -12,12 +12,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::client::{Client, ReceiveError};
-use crate::auth::tls::{ServerTls, asked_for_postgresql};
+use crate::auth::tls::{ServerTls, asked_for_postgresql, begins_with_tls};
 
 /// A client asks for TLS and for GSSAPI encryption at most once each.
 const REQUESTS_MAX: usize = 4;
-/// The type of the record that every TLS handshake begins with; no start-up packet is as long as it would say then.
-const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a client turned out to want.
 pub(super) enum Opening {
@@ -128,12 +126,6 @@ async fn open_encrypted(
         Some(StartupPacket::CancelRequest { pid, key }) => Ok(Opening::Cancel { pid, key }),
         Some(StartupPacket::SslRequest | StartupPacket::GssEncRequest) | None => Ok(Opening::Gone),
     }
-}
-
-/// Looks at the first byte without taking it.
-async fn begins_with_tls(socket: &TcpStream) -> io::Result<bool> {
-    let mut first = [0];
-    Ok(socket.peek(&mut first).await? == 1 && first == [TLS_HANDSHAKE])
 }
 
 /// The next packet and not a byte more; `None` at the end of the connection. If it is none the client is told so.
