@@ -124,6 +124,11 @@ fn outcome(rows: u64, [native, different, same]: [&Run; 3]) -> Outcome {
             0.3,
             "us",
         )],
+        notes: vec![format!(
+            "What is made of a block is shared by those who asked for the same. That and one filter instead of {subscribers} save {:.0} % of the \
+             fanout's CPU; the rest goes into the sockets of each.",
+            (1.0 - same.server_cpu / different.server_cpu) * 100.0
+        )],
         ..Outcome::default()
     }
 }

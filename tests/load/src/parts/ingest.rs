@@ -23,11 +23,16 @@ const ABOUT: &str = "The decoder takes a backlog into its log, which is durable 
 /// pgoutput's options as the decoder gives them.
 const OPTIONS: &str = "streaming 'on', messages 'true'";
 
+/// The decoder's threads: who reads the stream, who makes blocks of it, who writes them, who compresses what is full.
+const THREADS: [&str; 4] = ["source", "ingest", "appender", "sealer"];
+
 /// What one way of taking the stream cost.
 struct Taken {
     who: &'static str,
     seconds: f64,
     cpu: f64,
+    /// Of that, each thread's.
+    threads: [f64; THREADS.len()],
     walsender_cpu: f64,
     peak_bytes: u64,
     fsyncs: u64,
@@ -103,6 +108,7 @@ async fn take(decant: &mut Decant, end: Lsn, begin: Instant, before: f64) -> Tak
         who: "",
         seconds: durable.duration_since(begin).as_secs_f64(),
         cpu: cpu::of_process(id) - before,
+        threads: THREADS.map(|name| cpu::of_threads(id, name)),
         walsender_cpu: 0.0,
         peak_bytes: decant.decoder().memory().peak,
         fsyncs: decant.status().await.log.unwrap_or_default().fsyncs,
@@ -157,6 +163,7 @@ fn outcome(
     }
     let mut notes = vec![
         "*Live* includes the decoder's start; the source and the decoder share the machine's processors.".to_owned(),
+        "Full segments are compressed meanwhile (*sealer*); what is compressed after the measured time is in neither figure.".to_owned(),
     ];
     notes.push(match other {
         Some(_) => "*pg_walstream* takes each message apart and keeps nothing; the decoder has everything on disk.".to_owned(),
@@ -164,7 +171,7 @@ fn outcome(
     });
     Outcome {
         about: ABOUT.to_owned(),
-        tables: vec![table],
+        tables: vec![table, by_threads(rows, [recorded, live])],
         targets: vec![
             Target::at_most(
                 "decoder CPU per row, recorded",
@@ -183,4 +190,17 @@ fn outcome(
         notes,
         ..Outcome::default()
     }
+}
+
+fn by_threads(rows: u64, all: [&Taken; 2]) -> Table {
+    let mut columns = vec!["who"];
+    columns.extend(THREADS);
+    let mut table = Table::new("CPU of the decoder by its threads, us/row", &columns);
+    for taken in all {
+        let mut cells = vec![taken.who.into()];
+        let per_row = |seconds: f64| (seconds * 1e6 / count(rows)).into();
+        cells.extend(taken.threads.map(per_row));
+        table.row(cells);
+    }
+    table
 }
