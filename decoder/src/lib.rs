@@ -32,6 +32,7 @@ mod appender;
 pub mod catalog;
 pub mod clock;
 pub mod control;
+pub mod disk;
 mod error;
 mod ingest;
 mod mailbox;

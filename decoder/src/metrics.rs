@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -84,9 +85,10 @@ impl StateCollector {
         ]
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, u64); 10] {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 12] {
         let counters = self.0.counters();
         let head = self.0.head();
+        let (disk, now) = (self.0.disk(), Instant::now());
         [
             (
                 "received_lsn",
@@ -136,7 +138,17 @@ impl StateCollector {
             (
                 "disk_full",
                 "Whether the log waits for room on its disk",
-                counters.disk_full.get(),
+                disk.is_full().into(),
+            ),
+            (
+                "log_stalled",
+                "Whether nothing can be written to the log: no room, no file descriptor, or a disk that does not answer",
+                disk.trouble(now).is_some().into(),
+            ),
+            (
+                "disk_silent_seconds",
+                "How long the log's disk has not answered; 0 while that is nothing unusual",
+                disk.silence(now).as_secs(),
             ),
         ]
     }

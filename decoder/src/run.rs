@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pg_proto::Lsn;
 use service::config::Config;
 use storage_format::Identity;
-use storage_format::fs::{Fs, RealFs};
+use storage_format::fs::Fs;
 use storage_format::segment::{list_segments, read_identity};
 use storage_format::watermark::WatermarkReader;
 use storage_format::write::{LogWriter, Recovery, WriterOptions};
@@ -37,7 +37,7 @@ pub struct Prepared {
 impl Prepared {
     /// Opens the log, if there is one, and the registry. Another decoder on the same directory is noticed here.
     pub fn open(config: Config) -> Result<Self, DecoderError> {
-        let fs: Arc<dyn Fs> = Arc::new(RealFs);
+        let fs = storage_format::fs::system();
         let directory = &config.log.directory;
         let name = directory.display().to_string();
         let identity = read_identity(&*fs, directory).map_err(log_error(&name))?;

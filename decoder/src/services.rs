@@ -2,7 +2,7 @@
 //! retention, the registry's upkeep.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry as MetricsRegistry;
 use service::config::Config;
@@ -186,8 +186,11 @@ fn report_address(what: &str, listener: &TcpListener) {
     }
 }
 
-/// Ready: the log is there and the source streams into it.
+/// Ready: the log is there, can be written, and the source streams into it.
 fn ready(state: &DecoderState) -> Result<(), String> {
+    if let Some(trouble) = state.disk().trouble(Instant::now()) {
+        return Err(trouble);
+    }
     let source = state.source();
     if source.state == SourceState::Streaming {
         return Ok(());

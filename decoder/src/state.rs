@@ -4,11 +4,14 @@
 //! service, the metrics and the catalog task read it. Nothing here blocks: counters are atomics, positions travel in
 //! watch channels that keep only the newest value.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use pg_proto::{Lsn, PgTimestamp};
 use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::disk::Disk;
 
 /// Where the log ends. `confirmed <= durable <= written`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,8 +139,6 @@ pub struct Counters {
     pub prepared_transactions: Counter,
     /// Bytes that staged transactions take, in files and in memory.
     pub staged_bytes: Counter,
-    /// 1 while the log waits for room on its disk, else 0.
-    pub disk_full: Counter,
 }
 
 /// Asks the catalog task to make the source say its publications again.
@@ -174,6 +175,7 @@ const REFRESH_QUEUE: usize = 64;
 pub struct DecoderState {
     started_at: PgTimestamp,
     counters: Counters,
+    disk: Arc<Disk>,
     source: RwLock<SourceStatus>,
     head: watch::Sender<Head>,
     session: watch::Sender<u64>,
@@ -188,6 +190,7 @@ impl DecoderState {
         let state = Self {
             started_at: PgTimestamp::now(),
             counters: Counters::default(),
+            disk: Arc::default(),
             source: RwLock::default(),
             head: watch::Sender::default(),
             session: watch::Sender::new(0),
@@ -206,6 +209,12 @@ impl DecoderState {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The log's disk.
+    #[must_use]
+    pub const fn disk(&self) -> &Arc<Disk> {
+        &self.disk
     }
 
     /// The source as it was last seen.

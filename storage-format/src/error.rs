@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pg_proto::Lsn;
+use rustix::io::Errno;
 
 use crate::block::{BuildError, HeaderError};
 use crate::catalog::CatalogError;
@@ -27,6 +28,16 @@ pub enum FormatError {
     /// The disk is full. The log is as it was before; the call may be repeated when there is room.
     #[error("no space left to {operation} {}: free some, the decoder goes on by itself", path.display())]
     NoSpace {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The process may not open one more file. The log is as it was before; the call may be repeated.
+    #[error("no file descriptor left to {operation} {}: raise the limit of open files (LimitNOFILE, ulimit -n), or close connections", path.display())]
+    NoDescriptors {
         /// What was tried.
         operation: &'static str,
         /// The file.
@@ -118,7 +129,7 @@ pub enum FormatError {
     Catalog(#[from] CatalogError),
     /// The watermark can't be opened.
     #[error("the watermark can't be used")]
-    Watermark(#[from] WatermarkError),
+    Watermark(#[source] WatermarkError),
     /// The log ends before a position that was durable.
     #[error("the log in {} ends at {end_lsn}, but was durable up to {durable_lsn}: segments were lost. Restore them, or move the log directory away and start again", path.display())]
     Lost {
@@ -194,8 +205,23 @@ impl Damage {
     }
 }
 
+/// A full disk and missing descriptors are the same whatever file it is.
+impl From<WatermarkError> for FormatError {
+    fn from(error: WatermarkError) -> Self {
+        match error {
+            WatermarkError::Write {
+                operation,
+                path,
+                source,
+            } => Self::io(operation, &path)(source),
+            error => Self::Watermark(error),
+        }
+    }
+}
+
 impl FormatError {
-    /// For `map_err`: an I/O error with what was tried and where. A full disk becomes [`Self::NoSpace`].
+    /// For `map_err`: an I/O error with what was tried and where. A full disk becomes [`Self::NoSpace`], a file that could
+    /// not be opened for want of descriptors [`Self::NoDescriptors`].
     pub fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| {
@@ -204,17 +230,24 @@ impl FormatError {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
             );
             if full {
-                Self::NoSpace {
+                return Self::NoSpace {
                     operation,
                     path,
                     source,
-                }
-            } else {
-                Self::Io {
+                };
+            }
+            let errno = Errno::from_io_error(&source);
+            if matches!(errno, Some(Errno::MFILE | Errno::NFILE)) {
+                return Self::NoDescriptors {
                     operation,
                     path,
                     source,
-                }
+                };
+            }
+            Self::Io {
+                operation,
+                path,
+                source,
             }
         }
     }
@@ -230,9 +263,10 @@ impl FormatError {
         }
     }
 
-    /// Whether the same call can succeed later without anything else being done: the disk was full.
+    /// Whether the same call can succeed later without anything else being done: the disk was full, or there was no file
+    /// descriptor.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::NoSpace { .. })
+        matches!(self, Self::NoSpace { .. } | Self::NoDescriptors { .. })
     }
 }

@@ -75,6 +75,7 @@ mod checksum;
 mod codec;
 mod error;
 pub mod failpoint;
+pub mod faults;
 pub mod fs;
 mod identity;
 pub mod index;

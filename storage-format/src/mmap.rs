@@ -4,32 +4,76 @@
 //! nobody will ever change again: ranges of sealed files, and of an active segment only what lies below the
 //! published watermark. What lies behind it may be written by the decoder at any moment, so no Rust reference
 //! to it is ever made, which is why the map is kept as a raw pointer. The *watermark* is written by one process
-//! while others read it, so it is only ever seen as atomics ([`WordMap`]).
+//! while others read it, so it is only ever seen as atomics ([`WordMap`]). Nothing is written through a map.
 //!
 //! A page behind the end of a mapped file can't be touched (SIGBUS): lengths are checked before a map is made, and
-//! no file of a log is ever shortened. Deleting a mapped file is harmless.
+//! no file of a log is ever shortened. Deleting a mapped file is harmless. Nor can a page be touched that the disk does
+//! not deliver: [`FileMap::fetch`] has it read before, so that it is an error for who wants it and not the end of the
+//! process. What stays is a page that was read, had to leave the memory, and can't be read again.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+use rustix::io::Errno;
 
 /// A read-only map of a file's first bytes. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct FileMap {
     raw: Arc<MmapRaw>,
+    /// A bit for each page that was read since pages were last released.
+    fetched: Arc<[AtomicU64]>,
 }
+
+/// What the bits of [`FileMap`] stand for; the kernel's own pages may be smaller or larger.
+const PAGE_LEN: usize = 4096;
+const WORD_PAGES: usize = u64::BITS as usize;
 
 impl FileMap {
     /// Maps the first `length` bytes of the file. Fails with `UnexpectedEof` if it has fewer.
     pub(crate) fn open(file: &File, length: usize) -> io::Result<Self> {
         check_length(file, length)?;
         let raw = MmapOptions::new().len(length).map_raw_read_only(file)?;
-        Ok(Self { raw: Arc::new(raw) })
+        let words = length.div_ceil(PAGE_LEN * WORD_PAGES);
+        Ok(Self {
+            raw: Arc::new(raw),
+            fetched: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// Has the pages of a range read, unless they were since [`Self::release`]. Fails if the disk does not deliver them.
+    pub(crate) fn fetch(&self, range: Range<usize>) -> io::Result<()> {
+        let end = range.end.min(self.raw.len());
+        if range.start >= end || self.is_fetched(range.start, end) {
+            return Ok(());
+        }
+        let length = end - range.start;
+        let read = self
+            .raw
+            .advise_range(Advice::PopulateRead, range.start, length);
+        let failure = read.err().and_then(|error| Errno::from_io_error(&error));
+        // Touching it would raise SIGBUS, says EFAULT. Others are of a kernel that does not know this advice, or will not
+        // follow it; then there is only the way without it.
+        if matches!(failure, Some(Errno::FAULT | Errno::IO | Errno::HWPOISON)) {
+            return Err(Errno::IO.into());
+        }
+        for (word, bits) in pages(range.start, end) {
+            if let Some(word) = self.fetched.get(word) {
+                word.fetch_or(bits, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_fetched(&self, start: usize, end: usize) -> bool {
+        pages(start, end).all(|(word, bits)| {
+            let word = self.fetched.get(word);
+            word.is_some_and(|word| word.load(Ordering::Relaxed) & bits == bits)
+        })
     }
 
     /// Number of mapped bytes.
@@ -44,6 +88,9 @@ impl FileMap {
         reason = "advice that memmap2 can't know to be harmless here"
     )]
     pub(crate) fn release(&self) -> io::Result<()> {
+        for word in self.fetched.iter() {
+            word.store(0, Ordering::Relaxed);
+        }
         // SAFETY: what makes this advice dangerous is that pages can lose their content. Those of a shared map of a
         // file don't: they are the page cache's, nothing is written through this read-only map, and the next access
         // finds the same bytes again. Slices of the map stay valid, since the map itself stays.
@@ -80,6 +127,18 @@ impl FileMap {
     }
 }
 
+/// The pages that a range touches, as bits of words.
+fn pages(start: usize, end: usize) -> impl Iterator<Item = (usize, u64)> {
+    let (first, last) = (start / PAGE_LEN, end.saturating_sub(1) / PAGE_LEN);
+    (first / WORD_PAGES..=last / WORD_PAGES).map(move |word| {
+        let from = first.saturating_sub(word * WORD_PAGES);
+        let to = (last - word * WORD_PAGES).min(WORD_PAGES - 1);
+        let below = u64::MAX.unbounded_shl(u32::try_from(from).unwrap_or(u32::MAX));
+        let above = u64::MAX >> (WORD_PAGES - 1 - to);
+        (word, below & above)
+    })
+}
+
 /// A range of a map, within its bounds.
 struct Settled {
     map: Arc<MmapRaw>,
@@ -99,7 +158,7 @@ impl AsRef<[u8]> for Settled {
     }
 }
 
-/// A shared map of a file of 64-bit words, each of which is accessed atomically.
+/// A shared map of a file of 64-bit words, each of which is read atomically.
 #[derive(Debug)]
 pub(crate) struct WordMap {
     raw: MmapRaw,
@@ -107,13 +166,6 @@ pub(crate) struct WordMap {
 }
 
 impl WordMap {
-    /// Maps the first `words` words for reading and writing.
-    pub(crate) fn open_writable(file: &File, words: usize) -> io::Result<Self> {
-        check_length(file, words * 8)?;
-        let raw = MmapOptions::new().len(words * 8).map_raw(file)?;
-        Ok(Self { raw, words })
-    }
-
     /// Maps the first `words` words for reading. The words must then only be loaded, with relaxed ordering (and
     /// fences where order matters); a store would fault.
     pub(crate) fn open_read_only(file: &File, words: usize) -> io::Result<Self> {
@@ -126,9 +178,10 @@ impl WordMap {
     #[expect(unsafe_code, reason = "atomics in a memory map")]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the map has `words * 8` bytes, was checked against the file's length, starts at a page boundary
-        // and so is aligned for `AtomicU64`, and lives as long as `self`; every bit pattern is a value. All
-        // processes access the file through atomics only, so there are no data races. Relaxed loads of 8 bytes
-        // from read-only memory are plain loads on every 64-bit target that Rust supports.
+        // and so is aligned for `AtomicU64`, and lives as long as `self`; every bit pattern is a value. The words
+        // are changed by the kernel only, for a writer's calls, and read here through atomics, so there are no data
+        // races. Relaxed loads of 8 bytes from read-only memory are plain loads on every 64-bit target that Rust
+        // supports.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 }
@@ -149,6 +202,7 @@ const _: () = assert!(cfg!(target_pointer_width = "64"), "maps are not windowed"
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
     use std::sync::atomic::Ordering;
 
     use super::*;
@@ -199,6 +253,29 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_ranges() {
+        let pages = |start, end| pages(start, end).collect::<Vec<_>>();
+        assert_eq!(pages(0, 1), [(0, 1)]);
+        assert_eq!(pages(4095, 4097), [(0, 0b11)]);
+        assert_eq!(pages(4096, 8192), [(0, 0b10)]);
+        assert_eq!(pages(63 * 4096, 65 * 4096), [(0, 1 << 63), (1, 1)]);
+        assert_eq!(pages(0, 129 * 4096), [(0, !0), (1, !0), (2, 1)]);
+    }
+
+    /// The kernel raises SIGBUS for a page behind the end of the file as for one that the disk does not deliver.
+    #[test]
+    fn what_can_not_be_read_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(64 << 10).unwrap();
+        let map = FileMap::open(file.as_file(), 64 << 10).unwrap();
+        map.fetch(5000..20_000).unwrap();
+        file.as_file().set_len(32 << 10).unwrap();
+        map.fetch(5000..20_000).unwrap();
+        let error = map.fetch(30_000..40_000).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+    }
+
+    #[test]
     fn a_short_file_is_not_mapped() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"0123").unwrap();
@@ -208,12 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_seen_through_both_maps() {
+    fn words_that_are_written_are_seen_through_the_map() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4096).unwrap();
-        let writer = WordMap::open_writable(file.as_file(), 512).unwrap();
         let reader = WordMap::open_read_only(&file.reopen().unwrap(), 512).unwrap();
-        writer.words()[511].store(7, Ordering::Relaxed);
+        file.as_file()
+            .write_all_at(&7_u64.to_le_bytes(), 511 * 8)
+            .unwrap();
         assert_eq!(reader.words()[511].load(Ordering::Relaxed), 7);
     }
 }

@@ -12,6 +12,8 @@ mod main {
     mod decctl;
     mod definitions;
     mod descriptions;
+    mod disk_faults;
+    mod disks;
     mod early_streaming;
     mod endpoint;
     mod equality;
@@ -26,13 +28,17 @@ mod main {
     mod grpc_access;
     mod grpc_services;
     mod harness;
+    mod hot_readers;
     mod idle;
     mod initial_copy;
     mod interrupted_copy;
     mod large_transaction;
     mod live;
+    mod load;
+    mod machine_faults;
     mod main_path;
     mod native;
+    mod operations;
     mod order;
     mod origins;
     mod own_publications;

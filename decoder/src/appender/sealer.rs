@@ -1,15 +1,19 @@
 //! Seals finished segments, in the background.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use storage_format::fs::Fs;
 use storage_format::seal::{SealOptions, seal_segment};
 use storage_format::segment::SegmentName;
 
 use crate::mailbox::{Received, Receiver};
+
+/// When a segment that could not be sealed is tried again.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// Compresses finished segments, one after the other.
 pub(crate) struct Sealer {
@@ -23,17 +27,36 @@ pub(crate) struct Sealer {
 
 impl Sealer {
     /// Works until the appender is gone. A segment that can't be sealed stays as it is, which costs space and nothing
-    /// else; it is tried again after the next start.
+    /// else; it is tried again, since a full disk may have room by then, and after the next start.
     pub(crate) fn run(self) {
-        while let Received::Item(name) = self.finished.receive(None) {
+        let mut left: VecDeque<SegmentName> = VecDeque::new();
+        loop {
+            let again = (!left.is_empty()).then(|| Instant::now() + RETRY);
+            let name = match self.finished.receive(again) {
+                Received::Item(name) => Some(name),
+                Received::Deadline => left.pop_front(),
+                Received::Closed => return,
+            };
             if self.give_up.load(Ordering::Relaxed) {
                 return;
             }
-            self.seal(name);
+            let Some(name) = name else { continue };
+            if !self.seal(name) {
+                left.push_back(name);
+                continue;
+            }
+            // What did not fit may fit now.
+            while let Some(name) = left.pop_front() {
+                if !self.seal(name) {
+                    left.push_front(name);
+                    break;
+                }
+            }
         }
     }
 
-    fn seal(&self, name: SegmentName) {
+    /// False if it has to be tried again.
+    fn seal(&self, name: SegmentName) -> bool {
         let options = SealOptions {
             zstd_level: self.zstd_level,
             ..SealOptions::default()
@@ -48,12 +71,16 @@ impl Sealer {
                 "segment sealed"
             ),
             Ok(None) => {}
-            Err(error) => tracing::error!(
-                segment = %name,
-                error = service::cli::causes(&error),
-                "a segment can't be sealed; it stays uncompressed and is tried again after the next start"
-            ),
+            Err(error) => {
+                tracing::error!(
+                    segment = %name,
+                    error = service::cli::causes(&error),
+                    "a segment can't be sealed; it stays uncompressed for now and is tried again"
+                );
+                return false;
+            }
         }
+        true
     }
 
     /// Seals the next one that is waiting, if there is one.

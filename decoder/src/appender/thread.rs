@@ -1,8 +1,8 @@
 //! The appender's loop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use pg_proto::Lsn;
 use storage_format::FormatError;
@@ -13,6 +13,7 @@ use storage_format::write::LogWriter;
 
 use super::work::{Returned, StagedWork, Work};
 use crate::clock::Clock;
+use crate::disk::{Part, Patience};
 use crate::ingest::Input;
 use crate::mailbox::{Received, Receiver, Sender};
 use crate::metrics::Metrics;
@@ -20,12 +21,6 @@ use crate::state::{DecoderState, Head};
 
 /// How often readers are shown that the writer lives, when there is nothing else to show.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How often a full disk is tried again.
-const RETRY_FULL_DISK: Duration = Duration::from_secs(1);
-/// How often it is reported.
-const REPORT_FULL_DISK: Duration = Duration::from_secs(60);
-/// How quickly a shutdown is noticed while the disk is full.
-const NOTICE_SHUTDOWN: Duration = Duration::from_millis(50);
 
 /// The appender's connections.
 pub(crate) struct AppenderPorts {
@@ -81,7 +76,7 @@ impl Appender {
         match self.work() {
             // Only when waiting for room was given up: the source keeps what could not be written.
             Err(error) if error.is_retryable() => {
-                tracing::warn!("stopped while the log's disk is full");
+                tracing::warn!("stopped while the log could not be written");
                 self.log.abandon_open_transaction()?;
                 self.sync()
             }
@@ -116,7 +111,8 @@ impl Appender {
     /// Makes durable what was done, and shows that the writer lives.
     pub(crate) fn settle(&mut self) -> Result<(), FormatError> {
         self.sync()?;
-        self.log.heartbeat(self.ports.clock.time_of_day());
+        self.log.heartbeat(self.ports.clock.time_of_day())?;
+        self.state.disk().note_turn(self.ports.clock.now());
         Ok(())
     }
 
@@ -195,52 +191,44 @@ impl Appender {
         Ok(())
     }
 
-    /// Repeats what fails for want of space. The log is unchanged each time, and nobody is told that anything is safe.
+    /// Repeats what fails for want of space or of a descriptor. The log is unchanged each time, and nobody is told that
+    /// anything is safe.
     fn when_there_is_room<T>(
         &mut self,
         mut attempt: impl FnMut(&mut LogWriter) -> Result<T, FormatError>,
     ) -> Result<T, FormatError> {
-        let mut reported: Option<Instant> = None;
+        let mut patience: Option<Patience> = None;
         loop {
             match attempt(&mut self.log) {
                 Err(error) if error.is_retryable() => {
-                    if reported.is_none_or(|at| self.ports.clock.now() - at >= REPORT_FULL_DISK) {
-                        tracing::error!(
-                            error = service::cli::causes(&error),
-                            "the log's disk is full: waiting for room, nothing is confirmed meanwhile"
-                        );
-                        reported = Some(self.ports.clock.now());
-                    }
-                    self.state.counters().disk_full.set(1);
+                    let patience = patience.get_or_insert_with(|| self.patience());
+                    patience.report(&error);
                     // What is complete is not kept waiting for what does not fit.
                     self.sync()?;
-                    if !self.wait_for_room() {
+                    let Self {
+                        log, ports, state, ..
+                    } = self;
+                    let waited = patience.wait(|| {
+                        // A failure poisons the writer, and the next attempt says so.
+                        let _ = log.heartbeat(ports.clock.time_of_day());
+                        state.disk().note_turn(ports.clock.now());
+                    });
+                    if !waited {
                         return Err(error);
                     }
                 }
-                result => {
-                    if reported.is_some() {
-                        self.state.counters().disk_full.set(0);
-                        tracing::info!("the log's disk has room again");
-                    }
-                    return result;
-                }
+                result => return result,
             }
         }
     }
 
-    /// False if the process is ending.
-    fn wait_for_room(&self) -> bool {
-        let clock = &self.ports.clock;
-        let until = clock.now() + RETRY_FULL_DISK;
-        while clock.now() < until {
-            if self.ports.give_up.load(Ordering::Relaxed) {
-                return false;
-            }
-            self.log.heartbeat(clock.time_of_day());
-            clock.sleep(NOTICE_SHUTDOWN);
-        }
-        true
+    fn patience(&self) -> Patience {
+        Patience::new(
+            Part::Log,
+            Arc::clone(self.state.disk()),
+            Arc::clone(&self.ports.clock),
+            Arc::clone(&self.ports.give_up),
+        )
     }
 
     /// What needs no sync goes back at once.

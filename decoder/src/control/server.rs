@@ -6,7 +6,6 @@ use proto::v1::control_server::ControlServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use super::service::ControlService;
 
@@ -57,7 +56,7 @@ pub async fn serve(
         .add_service(reflection().build_v1alpha()?)
         .add_service(ControlServer::new(service))
         .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            service::accept::connections(listener, "decoder.control"),
             stopping,
         );
     let drained = async {

@@ -129,8 +129,15 @@ impl ControlService {
         }
     }
 
+    /// What the folder does not tell, for want of a descriptor or because the disk fails, does not hide the rest.
     fn log_status(&self) -> Result<LogStatus, Status> {
-        let usage = self.retention.usage().map_err(|error| internal(&error))?;
+        let usage = self.retention.usage();
+        let unknown = usage
+            .as_ref()
+            .err()
+            .map(|error| service::cli::causes(error));
+        let usage = usage.unwrap_or_default();
+        let trouble = self.state.disk().trouble(Instant::now()).or(unknown);
         let (head, counters) = (self.state.head(), self.state.counters());
         Ok(LogStatus {
             directory: self.about.log_directory.display().to_string(),
@@ -147,6 +154,7 @@ impl ControlService {
             staged_bytes: counters.staged_bytes.get(),
             definitions_kept: counters.definitions_kept.get(),
             definitions_known_from: counters.definitions_known_from.get(),
+            trouble: trouble.unwrap_or_default(),
         })
     }
 

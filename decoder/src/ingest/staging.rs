@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 use pg_proto::{Lsn, Xid};
 use storage_format::FormatError;
@@ -19,11 +18,8 @@ use super::log_sink::is_change;
 use super::record::{Incoming, Record, Touched};
 use super::undecided::undecided;
 use crate::clock::Clock;
+use crate::disk::{Part, Patience};
 use crate::state::DecoderState;
-
-const RETRY_FULL_DISK: Duration = Duration::from_secs(1);
-const REPORT_FULL_DISK: Duration = Duration::from_secs(60);
-const NOTICE_SHUTDOWN: Duration = Duration::from_millis(50);
 
 /// The transactions that are being staged.
 #[derive(Debug)]
@@ -254,43 +250,32 @@ impl StagingArea {
         counters.prepared_transactions.set(prepared);
     }
 
-    /// Repeats what fails for want of space. What is staged is as it was before each attempt.
+    /// Repeats what fails for want of space or of a descriptor. What is staged is as it was before each attempt.
     fn when_there_is_room<T>(
         &mut self,
         mut attempt: impl FnMut(&mut StagedFiles) -> Result<T, FormatError>,
     ) -> Result<T, IngestError> {
-        let mut reported: Option<Instant> = None;
+        let mut patience: Option<Patience> = None;
         loop {
             match attempt(&mut self.files) {
                 Err(error) if error.is_retryable() => {
-                    if self.give_up.load(Ordering::Relaxed) {
+                    let patience = patience.get_or_insert_with(|| self.patience());
+                    patience.report(&error);
+                    if !patience.wait(|| {}) {
                         return Err(error.into());
                     }
-                    if reported.is_none_or(|at| self.clock.now() - at >= REPORT_FULL_DISK) {
-                        tracing::error!(
-                            error = service::cli::causes(&error),
-                            "the disk is full: waiting for room to stage an in-progress transaction"
-                        );
-                        reported = Some(self.clock.now());
-                    }
-                    self.state.counters().disk_full.set(1);
-                    self.wait();
                 }
-                result => {
-                    if reported.is_some() {
-                        self.state.counters().disk_full.set(0);
-                        tracing::info!("the disk has room again");
-                    }
-                    return Ok(result?);
-                }
+                result => return Ok(result?),
             }
         }
     }
 
-    fn wait(&self) {
-        let until = self.clock.now() + RETRY_FULL_DISK;
-        while self.clock.now() < until && !self.give_up.load(Ordering::Relaxed) {
-            self.clock.sleep(NOTICE_SHUTDOWN);
-        }
+    fn patience(&self) -> Patience {
+        Patience::new(
+            Part::Staging,
+            Arc::clone(self.state.disk()),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.give_up),
+        )
     }
 }

@@ -93,7 +93,10 @@ impl Registry {
             (slot, put)
         };
         if let Err(error) = put.and_then(|()| self.store.flush()) {
-            self.table.lock().slots.remove(&slot.name);
+            let mut table = self.table.lock();
+            table.slots.remove(&slot.name);
+            // What was put may become durable later; what was answered must hold then, too.
+            let _ = self.store.remove(&key(&slot.name));
             return Err(error.into());
         }
         Ok(slot)

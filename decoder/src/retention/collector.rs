@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use pg_proto::Lsn;
@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use super::clock::AgeClock;
 use super::decide::{Needs, Policy, SegmentFacts, Verdict, decide};
 use super::facts;
 use super::reason::Reason;
@@ -56,6 +57,7 @@ pub struct Retention {
     log: PathBuf,
     policy: Policy,
     registry: Arc<Registry>,
+    clock: AgeClock,
     /// Held while segments are deleted, and while a slot is made at an old position.
     collecting: Mutex<()>,
 }
@@ -69,6 +71,7 @@ impl Retention {
             log,
             policy,
             registry,
+            clock: AgeClock::start(),
             collecting: Mutex::new(()),
         }
     }
@@ -103,7 +106,7 @@ impl Retention {
         if let Err(error) = &persisted {
             tracing::warn!(%error, "the slots' positions could not be made durable, so that more of the log is kept");
         }
-        let verdicts = decide(&segments, &self.needs(), self.policy, SystemTime::now());
+        let verdicts = decide(&segments, &self.needs(), self.policy, self.clock.now());
         if !dry_run {
             self.give_up(&segments, &verdicts, persisted)?;
         }

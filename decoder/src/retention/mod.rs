@@ -14,6 +14,7 @@
 //! The decision ([`decide`]) knows no files and no clock; [`Retention`] finds out the facts, deletes, and is asked
 //! by the control service. Deleting is unlinking: who reads a segment keeps it.
 
+mod clock;
 mod collector;
 mod decide;
 mod facts;

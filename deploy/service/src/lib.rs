@@ -7,10 +7,12 @@
 //! | [`source`] | the configured source as a place to connect to |
 //! | [`cli`] | the flags that all programs share |
 //! | [`telemetry`] | log output on standard error |
+//! | [`accept`] | taking connections, also when there is no descriptor for a while |
 //! | [`shutdown`] | SIGTERM and SIGINT become one token |
 //! | [`limits`] | as many open files as the system allows |
 //! | [`http`] | `/metrics`, `/healthz`, `/readyz` |
 
+pub mod accept;
 pub mod cli;
 pub mod config;
 pub mod http;

@@ -3,6 +3,8 @@
 //!
 //! What subscribers read they read from memory maps; only where the mapped file comes from is asked here.
 
+#[cfg(debug_assertions)]
+mod faulty;
 mod real;
 
 use std::fmt;
@@ -10,10 +12,21 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use real::RealFs;
 
 use crate::error::FormatError;
+
+/// The file system of the programs: the operating system's, in tests with the [faults](crate::faults) that they ask for.
+#[must_use]
+pub fn system() -> Arc<dyn Fs> {
+    #[cfg(debug_assertions)]
+    if crate::faults::is_armed() {
+        return Arc::new(faulty::FaultyFs);
+    }
+    Arc::new(RealFs)
+}
 
 /// Files and directories.
 pub trait Fs: fmt::Debug + Send + Sync {
@@ -28,9 +41,6 @@ pub trait Fs: fmt::Debug + Send + Sync {
 
     /// Opens an existing file to be mapped for reading.
     fn open_to_map(&self, path: &Path) -> io::Result<File>;
-
-    /// Opens an existing file to be mapped for reading and writing.
-    fn open_to_share(&self, path: &Path) -> io::Result<File>;
 
     /// Gives a file a second name; fails if that is taken.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;

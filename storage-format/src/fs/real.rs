@@ -45,10 +45,6 @@ impl Fs for RealFs {
         File::open(path)
     }
 
-    fn open_to_share(&self, path: &Path) -> io::Result<File> {
-        options().open(path)
-    }
-
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::hard_link(from, to)
     }

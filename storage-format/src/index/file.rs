@@ -60,6 +60,7 @@ impl Index {
         let file = fs.open_to_map(&name.path(log, SegmentExtension::Index))?;
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         let map = FileMap::open(&file, length)?;
+        map.fetch(0..length)?;
         let bytes = map.settled(0..length).unwrap_or_default();
         Self::decode(bytes, name, segment_len)
     }
@@ -129,6 +130,7 @@ pub fn rebuild(log: &Path, name: SegmentName) -> Result<Vec<u8>, FormatError> {
         let file = File::open(&path)?;
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         let map = FileMap::open(&file, length)?;
+        map.fetch(0..length)?;
         Ok(map.settled(0..length).unwrap_or_default())
     };
     let bytes = read().map_err(FormatError::io("read", &path))?;

@@ -11,7 +11,7 @@ use super::catalogs::Catalogs;
 use super::segment::Segment;
 use super::{Head, Kept, ReadError, ReadOptions, Serve};
 use crate::cache::BlockCache;
-use crate::fs::{Fs, RealFs};
+use crate::fs::Fs;
 use crate::identity::Identity;
 use crate::segment::{SegmentInfo, SegmentName, SegmentState, list_segments};
 use crate::watermark::{Cut, LogPoint, WatermarkReader, WatermarkState};
@@ -48,7 +48,7 @@ struct OpenSegments {
 impl Log {
     /// Opens the log in a directory. Of the segments only the newest is looked at, however many there are.
     pub fn open(directory: &Path, options: ReadOptions) -> Result<Arc<Self>, ReadError> {
-        Self::open_on(Arc::new(RealFs), directory, options)
+        Self::open_on(crate::fs::system(), directory, options)
     }
 
     /// The same on another file system.

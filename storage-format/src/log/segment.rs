@@ -72,6 +72,7 @@ impl Segment {
         };
         let map = map_whole(&file).map_err(FormatError::io("map", &path))?;
         let have = map.len().min(SEGMENT_HEADER_LEN);
+        map.fetch(0..have).map_err(FormatError::io("read", &path))?;
         let head = map.look(0..have).unwrap_or_default();
         let (header, header_crc) = SegmentHeader::decode_file(head, &path, name, sealed)?;
         let index = if sealed {
@@ -195,6 +196,8 @@ impl Segment {
     }
 
     fn rebuilt_index(&self, map: &FileMap) -> Result<Index, FormatError> {
+        map.fetch(0..map.len())
+            .map_err(FormatError::io("read", &self.path))?;
         let bytes = map.look(0..map.len()).unwrap_or_default();
         let content =
             build(bytes, self.name).map_err(|(offset, damage)| self.damage(damage, offset))?;
@@ -239,6 +242,8 @@ impl Segment {
             return Err(self.damage(short(map.len() as u64), offset));
         }
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        map.fetch(start..start + length)
+            .map_err(FormatError::io("read", &self.path))?;
         Ok((map, start))
     }
 }

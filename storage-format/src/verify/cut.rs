@@ -88,7 +88,7 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         epoch,
         written: point,
         durable: point,
-    });
+    })?;
     watermark.note_cut(Cut {
         lsn,
         epoch,

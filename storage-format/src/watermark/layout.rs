@@ -149,12 +149,6 @@ pub(super) fn load(map: &WordMap, index: usize) -> u64 {
     word(map, index).map_or(0, |word| u64::from_le(word.load(Ordering::Relaxed)))
 }
 
-pub(super) fn store(map: &WordMap, index: usize, value: u64, ordering: Ordering) {
-    if let Some(word) = word(map, index) {
-        word.store(value.to_le(), ordering);
-    }
-}
-
 fn word(map: &WordMap, index: usize) -> Option<&AtomicU64> {
     map.words().get(index)
 }

@@ -1,4 +1,4 @@
-//! How far readers may read: a small mapped file, written by the decoder, read by everybody.
+//! How far readers may read: a small file, written by the decoder, mapped by everybody.
 //!
 //! # Format
 //!
@@ -78,11 +78,21 @@ impl Cut {
 #[derive(Debug, thiserror::Error)]
 pub enum WatermarkError {
     /// It can't be opened, created or mapped.
-    #[error("can't map {}", path.display())]
+    #[error("can't open {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// Why.
+        source: io::Error,
+    },
+    /// It can't be written.
+    #[error("can't {operation} {}", path.display())]
+    Write {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
         source: io::Error,
     },
     /// Its first words are not those of this format.

@@ -1,14 +1,16 @@
 //! The decoder's side.
+//!
+//! Words are written by calls and not through a map: a store into a map that the disk can't take ends the process
+//! (SIGBUS), a call that fails says why. Readers see both at once.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering, fence};
 
 use pg_proto::{Lsn, PgTimestamp};
 
 use super::layout::{
     COUNT_WORD, CUT_EPOCH_WORD, CUT_FIRST_WORD, CUT_LSN_WORD, FENCE_WORD, FILE_WORDS,
-    HEARTBEAT_WORD, MAGIC, VERSION, check_identity, cut, encode, load, newest, slot_start, store,
+    HEARTBEAT_WORD, MAGIC, VERSION, check_identity, cut, encode, load, newest, slot_start,
 };
 use super::{Cut, WATERMARK_FILE, WatermarkError, WatermarkState};
 use crate::failpoint::hit;
@@ -40,8 +42,8 @@ impl WatermarkPublisher {
             }
             Err(error) => return Err(failed(error)),
         };
-        let shared = fs.open_to_share(&path).map_err(failed)?;
-        let map = WordMap::open_writable(&shared, FILE_WORDS).map_err(failed)?;
+        let mapped = fs.open_to_map(&path).map_err(failed)?;
+        let map = WordMap::open_read_only(&mapped, FILE_WORDS).map_err(failed)?;
         check_identity(&map, &path)?;
         let count = newest(&map).map_or(0, |(count, _)| count);
         Ok(Self {
@@ -58,41 +60,33 @@ impl WatermarkPublisher {
         newest(&self.map).map(|(_, state)| state)
     }
 
-    /// Publishes a state. Only for what is in the files completely: readers go there at once.
-    pub fn publish(&mut self, state: WatermarkState) {
+    /// Publishes a state. Only for what is in the files completely: readers go there at once. If it fails, what was
+    /// published before stands.
+    pub fn publish(&mut self, state: WatermarkState) -> Result<(), WatermarkError> {
         hit("watermark.before");
-        self.count += 1;
-        let words = encode(self.count, state);
-        // Readers that see any of these stores see the count of the publication before, too.
-        fence(Ordering::Release);
-        for (index, word) in words.into_iter().enumerate() {
-            store(
-                &self.map,
-                slot_start(self.count) + index,
-                word,
-                Ordering::Relaxed,
-            );
-        }
+        let count = self.count + 1;
+        self.put(slot_start(count), &encode(count, state))?;
         hit("watermark.half");
-        store(&self.map, COUNT_WORD, self.count, Ordering::Release);
+        self.put(COUNT_WORD, &[count])?;
+        self.count = count;
         hit("watermark.after");
+        Ok(())
     }
 
     /// Says that the log is cut off: readers of an earlier epoch that are past it must stop. Durable when this returns.
     /// Whatever kept readers from the part that is gone is over.
     pub fn note_cut(&self, cut: Cut) -> Result<(), WatermarkError> {
         let first = cut.first_commit_lsn.unwrap_or_default();
-        store(&self.map, CUT_LSN_WORD, cut.lsn.0, Ordering::Relaxed);
-        store(&self.map, CUT_FIRST_WORD, first.0, Ordering::Relaxed);
-        store(&self.map, CUT_EPOCH_WORD, cut.epoch, Ordering::Release);
-        store(&self.map, FENCE_WORD, 0, Ordering::Release);
+        self.put(CUT_LSN_WORD, &[cut.lsn.0])?;
+        self.put(CUT_FIRST_WORD, &[first.0])?;
+        self.put(CUT_EPOCH_WORD, &[cut.epoch])?;
+        self.put(FENCE_WORD, &[0])?;
         self.sync()
     }
 
     /// Keeps readers from all that ends behind `lsn`, or from nothing any more. Durable when this returns.
     pub fn set_fence(&self, lsn: Option<Lsn>) -> Result<(), WatermarkError> {
-        let word = lsn.map_or(0, |lsn| lsn.0.max(1));
-        store(&self.map, FENCE_WORD, word, Ordering::Release);
+        self.put(FENCE_WORD, &[lsn.map_or(0, |lsn| lsn.0.max(1))])?;
         self.sync()
     }
 
@@ -109,21 +103,30 @@ impl WatermarkPublisher {
         cut(&self.map)
     }
 
-    fn sync(&self) -> Result<(), WatermarkError> {
-        self.file.sync_all().map_err(|source| WatermarkError::Io {
-            path: self.path.clone(),
-            source,
-        })
+    /// Says that the decoder lives.
+    pub fn heartbeat(&self, now: PgTimestamp) -> Result<(), WatermarkError> {
+        self.put(HEARTBEAT_WORD, &[now.0.cast_unsigned()])
     }
 
-    /// Says that the decoder lives.
-    pub fn heartbeat(&self, now: PgTimestamp) {
-        store(
-            &self.map,
-            HEARTBEAT_WORD,
-            now.0.cast_unsigned(),
-            Ordering::Relaxed,
-        );
+    /// Writes words, little-endian.
+    pub(super) fn put(&self, word: usize, values: &[u64]) -> Result<(), WatermarkError> {
+        let bytes: Vec<u8> = values.iter().copied().flat_map(u64::to_le_bytes).collect();
+        let offset = (word * size_of::<u64>()) as u64;
+        write_all_at(&*self.file, &mut [IoSlice::new(&bytes)], offset)
+            .map_err(|source| self.failed("write", source))
+    }
+
+    fn sync(&self) -> Result<(), WatermarkError> {
+        let synced = self.file.sync_all();
+        synced.map_err(|source| self.failed("fsync", source))
+    }
+
+    fn failed(&self, operation: &'static str, source: io::Error) -> WatermarkError {
+        WatermarkError::Write {
+            operation,
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pg_proto::{Lsn, PgTimestamp};
 
-use super::layout::{COUNT_WORD, FILE_WORDS, slot_start, store};
+use super::layout::{COUNT_WORD, FILE_WORDS, slot_start};
 use super::*;
 use crate::fs::RealFs;
 
@@ -37,15 +37,15 @@ fn what_is_published_is_read_and_survives_a_new_writer() {
     ));
     assert_eq!(reader.heartbeat(), None);
     for number in 1..5 {
-        publisher.publish(state(number));
+        publisher.publish(state(number)).unwrap();
         assert_eq!(reader.read().unwrap(), state(number));
     }
-    publisher.heartbeat(PgTimestamp(9));
+    publisher.heartbeat(PgTimestamp(9)).unwrap();
     drop(publisher);
     let mut publisher = WatermarkPublisher::open(&RealFs, directory.path()).unwrap();
     assert_eq!(publisher.last(), Some(state(4)));
     assert_eq!(reader.heartbeat(), Some(PgTimestamp(9)));
-    publisher.publish(state(5));
+    publisher.publish(state(5)).unwrap();
     assert_eq!(reader.read().unwrap(), state(5));
 }
 
@@ -53,18 +53,18 @@ fn what_is_published_is_read_and_survives_a_new_writer() {
 fn a_writer_that_died_leaves_the_publication_before() {
     let directory = tempfile::tempdir().unwrap();
     let mut publisher = WatermarkPublisher::open(&RealFs, directory.path()).unwrap();
-    publisher.publish(state(1));
-    publisher.publish(state(2));
+    publisher.publish(state(1)).unwrap();
+    publisher.publish(state(2)).unwrap();
     // Half of publication 3, without its count.
-    store(&publisher.map, slot_start(3), 3, Ordering::Relaxed);
-    store(&publisher.map, slot_start(3) + 1, 99, Ordering::Relaxed);
+    publisher.put(slot_start(3), &[3]).unwrap();
+    publisher.put(slot_start(3) + 1, &[99]).unwrap();
     let reader = WatermarkReader::open(directory.path()).unwrap();
     assert_eq!(reader.read().unwrap(), state(2));
     // Pages torn by a machine crash: the count arrived and the slot did not, or the other way round.
-    publisher.publish(state(3));
-    store(&publisher.map, slot_start(3) + 1, 99, Ordering::Relaxed);
+    publisher.publish(state(3)).unwrap();
+    publisher.put(slot_start(3) + 1, &[99]).unwrap();
     assert_eq!(reader.read().unwrap(), state(2));
-    store(&publisher.map, COUNT_WORD, 0, Ordering::Relaxed);
+    publisher.put(COUNT_WORD, &[0]).unwrap();
     assert_eq!(reader.read().unwrap(), state(2));
 }
 
@@ -88,7 +88,7 @@ fn a_foreign_file_is_refused() {
 fn no_reader_sees_a_mixture_of_two_publications() {
     let directory = tempfile::tempdir().unwrap();
     let mut publisher = WatermarkPublisher::open(&RealFs, directory.path()).unwrap();
-    publisher.publish(state(1));
+    publisher.publish(state(1)).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -104,7 +104,7 @@ fn no_reader_sees_a_mixture_of_two_publications() {
             });
         }
         for number in 2..200_000 {
-            publisher.publish(state(number));
+            publisher.publish(state(number)).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
     });

@@ -34,6 +34,8 @@ pub struct LogWriter {
     pub(super) complete: Tip,
     pub(super) durable: LogPoint,
     pub(super) watermark: WatermarkPublisher,
+    /// The watermark does not say yet what it should.
+    pub(super) unpublished: bool,
     pub(super) finished: Vec<SegmentName>,
     pub(super) poisoned: Option<Arc<str>>,
     /// Buffers that are kept.
@@ -173,6 +175,7 @@ impl LogWriter {
             let synced = self.active.sync();
             self.checked_fatal(synced)?;
             self.made_durable();
+            self.usable()?;
         }
         Ok(self.durable.lsn)
     }
@@ -248,9 +251,18 @@ impl LogWriter {
         std::mem::take(&mut self.finished)
     }
 
-    /// Publishes that the writer lives.
-    pub fn heartbeat(&self, now: PgTimestamp) {
-        self.watermark.heartbeat(now);
+    /// Publishes that the writer lives, and what could not be published for want of space. Fails if the writer is
+    /// poisoned, also by this.
+    pub fn heartbeat(&mut self, now: PgTimestamp) -> Result<(), FormatError> {
+        if self.unpublished {
+            self.publish();
+        }
+        self.usable()?;
+        match self.watermark.heartbeat(now).map_err(FormatError::from) {
+            // Then readers see an old heartbeat, which is true enough.
+            Err(error) if error.is_retryable() => Ok(()),
+            beaten => self.checked_fatal(beaten),
+        }
     }
 
     pub(super) const fn placement(&self) -> Placement {
@@ -306,14 +318,20 @@ impl LogWriter {
         self.publish();
     }
 
+    /// What is in the log is in the log: that readers can't be told so is for the next call to deal with. A full disk (of a
+    /// file system that needs room to overwrite) is waited for, other failures poison the writer.
     pub(super) fn publish(&mut self) {
         let written = self.written();
         debug_assert!(self.durable.lsn <= written.lsn);
-        self.watermark.publish(WatermarkState {
+        let published = self.watermark.publish(WatermarkState {
             epoch: self.identity.writer_epoch,
             written,
             durable: self.durable,
         });
+        let published = published.map_err(FormatError::from);
+        self.unpublished = published.is_err();
+        // The error is told by whatever is called next.
+        let _ = self.checked(published);
     }
 
     pub(super) fn usable(&self) -> Result<(), FormatError> {

@@ -80,6 +80,7 @@ impl LogWriter {
             open: None,
             durable: LogPoint::default(),
             watermark,
+            unpublished: false,
             finished: Vec::new(),
             poisoned: None,
             prefix: Vec::new(),
@@ -87,6 +88,7 @@ impl LogWriter {
             _lock: lock,
         };
         writer.made_durable();
+        writer.usable()?;
         Ok((writer, recovery))
     }
 }

@@ -164,10 +164,6 @@ impl Fs for FaultyFs {
         RealFs.open_to_map(path)
     }
 
-    fn open_to_share(&self, path: &Path) -> io::Result<File> {
-        RealFs.open_to_share(path)
-    }
-
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check(Operation::Create)?;
         RealFs.link(from, to)

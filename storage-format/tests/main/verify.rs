@@ -92,7 +92,7 @@ fn read_from(folder: &Path, from: Lsn) -> (Vec<Lsn>, Option<ReadError>) {
 fn a_sound_log_is_sound_beside_its_writer_and_without() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = log_of(folder.path(), 80);
-    writer.heartbeat(pg_proto::PgTimestamp::now());
+    writer.heartbeat(pg_proto::PgTimestamp::now()).unwrap();
     // Not durable: beside a writer that is not looked at.
     append_all(&mut writer, &[transaction(at(80), 5)]);
     let report = look(folder.path());
@@ -100,7 +100,7 @@ fn a_sound_log_is_sound_beside_its_writer_and_without() {
     assert_eq!(report.transactions, 80);
     assert_eq!(report.events, 80 * 60);
     assert_eq!(report.end_lsn, writer.durable_lsn());
-    writer.heartbeat(pg_proto::PgTimestamp(1));
+    writer.heartbeat(pg_proto::PgTimestamp(1)).unwrap();
     drop(writer);
     let report = look(folder.path());
     assert!(!report.live && report.is_sound(), "{report:#?}");

@@ -2,6 +2,7 @@
 
 mod control;
 mod fanout;
+mod faults;
 mod metrics;
 mod program;
 
@@ -39,6 +40,8 @@ pub struct Decant {
     control_port: u16,
     /// Chooses a fanout's port, given the default of the first one.
     choose_port: fn(u16) -> u16,
+    /// Whether the programs look for faults that are asked for.
+    may_fail: bool,
     home: TempDir,
 }
 
@@ -56,6 +59,7 @@ impl Decant {
             settings: BTreeMap::new(),
             control_port,
             choose_port: |_| free_port(),
+            may_fail: false,
             home,
         };
         decant.set("source.host", "127.0.0.1");
@@ -99,6 +103,7 @@ impl Decant {
             settings: self.settings.clone(),
             control_port: free_port(),
             choose_port: self.choose_port,
+            may_fail: false,
             home: tempfile::tempdir().expect("a temporary folder"),
         };
         let control = format!("127.0.0.1:{}", rival.control_port);
@@ -134,12 +139,23 @@ impl Decant {
     }
 
     fn command(&self, program: &str) -> Command {
-        program::command(program, &self.config_path())
+        let mut command = program::command(program, &self.config_path());
+        if self.may_fail {
+            command.env("FAULTS", self.faults_path());
+        }
+        command
     }
 
     /// Runs `decctl`.
     pub fn decctl(&self, arguments: &[&str]) -> Output {
         run(self.command("decctl").args(arguments))
+    }
+
+    /// Runs `decctl` whenever it is called, also beside what else happens.
+    pub fn decctl_again(&self, arguments: &[&str]) -> impl Fn() -> Output + Send + 'static {
+        let config = self.config_path();
+        let arguments: Vec<String> = arguments.iter().map(|&one| one.to_owned()).collect();
+        move || run(program::command("decctl", &config).args(&arguments))
     }
 
     /// Runs `decctl`, which must succeed; its standard output.

@@ -120,10 +120,18 @@ impl GrpcSubscriber {
     }
 
     /// Waits for the end of a stream that was asked for up to a position; what was received.
-    pub async fn finish(mut self, deadline: Duration) -> Received {
+    pub async fn finish(self, deadline: Duration) -> Received {
+        let received = self.ended(deadline).await;
+        if let Some(error) = &received.error {
+            panic!("the gRPC subscriber stopped: {error}");
+        }
+        received
+    }
+
+    /// The same, or for the error with which it ends.
+    pub async fn ended(mut self, deadline: Duration) -> Received {
         let ended = tokio::time::timeout(deadline, &mut self.task).await;
         assert!(ended.is_ok(), "the stream did not end in {deadline:?}");
-        self.look(|_| ());
         std::mem::take(&mut self.received.lock())
     }
 

@@ -59,6 +59,7 @@ struct LogView {
     staged_bytes: u64,
     definitions_kept: u64,
     definitions_known_from: Lsn,
+    trouble: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -166,6 +167,7 @@ impl From<LogStatus> for LogView {
             staged_bytes: log.staged_bytes,
             definitions_kept: log.definitions_kept,
             definitions_known_from: Lsn(log.definitions_known_from),
+            trouble: Some(log.trouble).filter(|trouble| !trouble.is_empty()),
         }
     }
 }
@@ -294,6 +296,7 @@ fn print_log(log: &LogView) -> Result<(), Error> {
         "log",
         &[
             ("directory", log.directory.clone()),
+            ("trouble", log.trouble.clone().unwrap_or_default()),
             ("kept from", log.oldest_lsn.to_string()),
             ("durable", log.durable_lsn.to_string()),
             (

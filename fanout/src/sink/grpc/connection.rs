@@ -23,8 +23,6 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKES_MAX: usize = 256;
 /// Connections that wait for the server to take them.
 const READY_MAX: usize = 16;
-/// After a failed `accept`, which is mostly for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Who a connection is from, as far as the connection itself tells.
 #[derive(Clone, Copy, Debug)]
@@ -59,21 +57,13 @@ pub(super) fn accept(
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
                 return;
             };
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            let (socket, address) = tokio::select! {
+                accepted = service::accept::next(&listener, "fanout.grpc") => accepted,
                 () = shutdown.cancelled() => return,
                 () = sender.closed() => return,
             };
-            match accepted {
-                Ok((socket, address)) => {
-                    let (access, sender) = (guard.current(), sender.clone());
-                    tokio::spawn(open(socket, address, access, sender, place));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "can't accept a gRPC connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            let (access, sender) = (guard.current(), sender.clone());
+            tokio::spawn(open(socket, address, access, sender, place));
         }
     });
     receiver
@@ -86,9 +76,6 @@ async fn open(
     sender: mpsc::Sender<io::Result<Connection>>,
     _place: OwnedSemaphorePermit,
 ) {
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(peer = %address, %error, "can't send small messages at once");
-    }
     let opened = timeout(HANDSHAKE_TIMEOUT, shake_hands(socket, &access)).await;
     let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     match opened {

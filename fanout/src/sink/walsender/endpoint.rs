@@ -24,8 +24,6 @@ use crate::sink::Services;
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections that are told that there is no room; more than these are closed without a word.
 const REFUSALS_MAX: usize = 64;
-/// After a failed `accept`, which is mostly for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What all sessions share.
 #[derive(Debug)]
@@ -88,14 +86,8 @@ impl Endpoint {
         loop {
             tokio::select! {
                 () = &mut ended => return,
-                accepted = self.listener.accept() => match accepted {
-                    Ok((socket, peer)) => {
-                        sessions.spawn(connection(Arc::clone(&shared), socket, peer));
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "can't accept a PostgreSQL connection");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
+                (socket, peer) = service::accept::next(&self.listener, "fanout.postgres") => {
+                    sessions.spawn(connection(Arc::clone(&shared), socket, peer));
                 }
             }
         }
@@ -126,9 +118,6 @@ async fn connection(shared: Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
     let Some(_place) = room.or_else(|| permit(&shared.refusals)) else {
         return;
     };
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "can't send small messages at once");
-    }
     let deadline = Instant::now() + LOGIN_TIMEOUT;
     let access = shared.guard.current();
     let mut opening = Box::pin(timeout_at(deadline, open(socket, access.tls())));

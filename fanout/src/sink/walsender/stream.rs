@@ -186,7 +186,7 @@ impl<'a> Sending<'a> {
                 () = terminated.cancelled(), if open => self.fail(administrator()),
                 () = self.lease.lost(), if open => self.fail(ErrorFields::fatal(
                     sqlstate::ADMIN_SHUTDOWN,
-                    "terminating connection because its replication slot was dropped or taken over",
+                    "terminating connection because its replication slot was dropped, invalidated or taken over",
                 )),
             }
         }

@@ -60,17 +60,6 @@ impl Handle {
         }))
     }
 
-    fn map(&self, path: &Path, share: bool) -> io::Result<File> {
-        self.operate("map", path, |state| {
-            let number = state.names.file(path)?;
-            let inode = state.inodes.get_mut(&number).ok_or_else(failed)?;
-            if share {
-                inode.share();
-            }
-            inode.cached.try_clone()
-        })
-    }
-
     fn create(&self, state: &mut State, path: &Path) -> io::Result<u64> {
         let number = state
             .inodes
@@ -103,11 +92,11 @@ impl Fs for Handle {
     }
 
     fn open_to_map(&self, path: &Path) -> io::Result<File> {
-        self.map(path, false)
-    }
-
-    fn open_to_share(&self, path: &Path) -> io::Result<File> {
-        self.map(path, true)
+        self.operate("map", path, |state| {
+            let number = state.names.file(path)?;
+            let inode = state.inodes.get(&number).ok_or_else(failed)?;
+            inode.cached.try_clone()
+        })
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

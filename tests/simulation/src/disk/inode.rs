@@ -23,8 +23,6 @@ pub(super) struct Inode {
     durable: Vec<u8>,
     /// Sectors that the page cache has to write yet.
     dirty: BTreeSet<u64>,
-    /// Changed through a map, so that nobody knows what is dirty.
-    shared: bool,
     pub(super) name: Arc<str>,
 }
 
@@ -34,13 +32,8 @@ impl Inode {
             cached: Arc::new(memory()?),
             durable: Vec::new(),
             dirty: BTreeSet::new(),
-            shared: false,
             name,
         })
-    }
-
-    pub(super) fn share(&mut self) {
-        self.shared = true;
     }
 
     /// Notes that a range was written.
@@ -53,13 +46,6 @@ impl Inode {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.cached.metadata()?.len())
-    }
-
-    fn dirty_sectors(&mut self) -> io::Result<BTreeSet<u64>> {
-        if self.shared {
-            return Ok((0..self.length()?.div_ceil(SECTOR)).collect());
-        }
-        Ok(std::mem::take(&mut self.dirty))
     }
 
     /// One sector goes to the disk.
@@ -79,7 +65,7 @@ impl Inode {
 
     /// Everything goes to the disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
-        for sector in self.dirty_sectors()? {
+        for sector in std::mem::take(&mut self.dirty) {
             self.write_back(sector)?;
         }
         let length = usize::try_from(self.length()?).unwrap_or(usize::MAX);
@@ -94,7 +80,7 @@ impl Inode {
         percent: u64,
         forget: bool,
     ) -> io::Result<()> {
-        for sector in self.dirty_sectors()? {
+        for sector in std::mem::take(&mut self.dirty) {
             if random.chance(percent) {
                 self.write_back(sector)?;
             } else if !forget {
@@ -115,7 +101,6 @@ impl Inode {
         let fresh = memory()?;
         fresh.write_all_at(&self.durable, 0)?;
         self.cached = Arc::new(fresh);
-        self.shared = false;
         Ok(())
     }
 }
