@@ -49,13 +49,17 @@ impl Generator<'_> {
     }
 
     fn leaf(&mut self, name: &str) -> String {
-        let types = self.types(name);
         if self.random.percent(60) {
-            let one = *self.random.pick(&types);
-            let column = one * COLUMNS_PER_TYPE + self.random.below(COLUMNS_PER_TYPE);
-            return format!("c{column}");
+            return self.column(name);
         }
         self.literal(name)
+    }
+
+    fn column(&mut self, name: &str) -> String {
+        let types = self.types(name);
+        let one = *self.random.pick(&types);
+        let column = one * COLUMNS_PER_TYPE + self.random.below(COLUMNS_PER_TYPE);
+        format!("c{column}")
     }
 
     fn produced(&mut self, name: &str, depth: usize) -> String {
@@ -189,20 +193,23 @@ impl Generator<'_> {
 
     /// What an index answers: a column that equals constants, with anything before or behind it.
     fn keyed(&mut self, name: &str, inner: usize) -> String {
-        let types = self.types(name);
-        let one = *self.random.pick(&types);
-        let column = one * COLUMNS_PER_TYPE + self.random.below(COLUMNS_PER_TYPE);
+        let column = self.column(name);
         let equal = match self.random.below(3) {
-            0 => format!("c{column} = {}", self.literal(name)),
-            1 => format!("{} = c{column}", self.literal(name)),
+            0 => format!("{column} = {}", self.literal(name)),
+            1 => format!("{} = {column}", self.literal(name)),
             _ => format!(
-                "c{column} IN ({}, {})",
+                "{column} IN ({}, {})",
                 self.literal(name),
                 self.literal(name)
             ),
         };
         let operator = *self.random.pick(&["AND", "AND", "OR"]);
-        let other = self.boolean(inner);
+        let other = if self.random.percent(25) {
+            // PostgreSQL's to evaluate, and an error where there is a value.
+            format!("(1 / num_nulls({}) = 1)", self.column(name))
+        } else {
+            self.boolean(inner)
+        };
         match self.random.below(3) {
             0 => format!("({equal})"),
             1 => format!("({equal} {operator} {other})"),
