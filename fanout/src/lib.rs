@@ -33,6 +33,7 @@ pub mod selection;
 pub mod sink;
 pub mod snapshot;
 pub mod subscriber;
+mod versions;
 
 #[cfg(test)]
 mod testing;

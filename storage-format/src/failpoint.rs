@@ -38,6 +38,8 @@ pub const ALL: &[&str] = &[
     "gc.directory_synced",
     "registry.before_flush",
     "registry.flushed",
+    "publications.written",
+    "publications.renamed",
 ];
 
 /// The process dies here if that was asked for.

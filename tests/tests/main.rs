@@ -43,6 +43,7 @@ mod main {
     mod origins;
     mod own_publications;
     mod own_subscriptions;
+    mod own_versions;
     mod parallel_apply;
     mod publication_sql;
     mod publications;

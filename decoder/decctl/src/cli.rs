@@ -214,24 +214,38 @@ pub(crate) enum SlotCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PublicationCommand {
-    /// Makes a publication; it counts for what commits from now on
+    /// Makes a publication; it counts for changes from now on, or from a kept position
     Create(PublicationArgs),
-    /// Gives a publication another definition, for what commits from now on
+    /// Gives a publication another definition, for changes from now on, or from a kept position
     Alter(PublicationArgs),
-    /// Drops a publication, for what commits from now on
+    /// Drops a publication, for changes from now on, or from a kept position
     Drop {
         /// Its name
         name: String,
+        #[command(flatten)]
+        from: PublicationStart,
     },
-    /// Lists Decant's own publications
+    /// Lists Decant's own publications, and from which position on each counts as it is
     List(OutputArgs),
-    /// Shows the definition of one
+    /// Shows the definition of one, and from which position on each version of it counts
     Show {
         /// Its name
         name: String,
         #[command(flatten)]
         output: OutputArgs,
     },
+}
+
+/// From where on a definition counts.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct PublicationStart {
+    /// A kept position: changes from there on are judged by it, in place of all definitions that began there or later
+    #[arg(long, value_name = "LSN")]
+    pub(crate) from: Option<Lsn>,
+    /// The position at which the first transaction commits of this time or later, such as 2026-01-31T12:00:00Z; what it wrote
+    /// itself lies before
+    #[arg(long, value_name = "TIME", conflicts_with = "from", value_parser = crate::time::parse)]
+    pub(crate) from_time: Option<PgTimestamp>,
 }
 
 #[derive(Args, Debug)]
@@ -256,6 +270,8 @@ pub(crate) struct PublicationArgs {
     /// Rows of partitions as rows of the partitioned table that is published (publish_via_partition_root)
     #[arg(long)]
     pub(crate) via_partition_root: bool,
+    #[command(flatten)]
+    pub(crate) start: PublicationStart,
 }
 
 #[derive(Args, Debug)]

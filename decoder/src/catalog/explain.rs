@@ -9,7 +9,6 @@ use storage_format::catalog::PublicationState;
 use tokio::sync::Semaphore;
 
 use super::error::CatalogError;
-use super::own::alone;
 use super::session::publications_of;
 use crate::source::Addresses;
 use crate::state::DecoderState;
@@ -87,7 +86,8 @@ impl Explainer {
         connection.simple_query("ROLLBACK").await.map_err(failed)?;
         // It is closed by being dropped, too.
         let _ = connection.close().await;
-        alone(all, NAME).ok_or_else(|| ExplainError::Refused("it is no publication".to_owned()))
+        all.alone(NAME)
+            .ok_or_else(|| ExplainError::Refused("it is no publication".to_owned()))
     }
 }
 

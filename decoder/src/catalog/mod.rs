@@ -30,6 +30,7 @@
 
 mod error;
 mod explain;
+mod history;
 mod message;
 mod own;
 mod recogniser;
@@ -41,6 +42,7 @@ mod watch;
 
 pub use error::CatalogError;
 pub use explain::{ExplainError, Explainer};
+pub use history::{HistoryError, check_history, stated_from};
 pub use message::{CatalogMessage, MessageError, STATE_BYTES_MAX, parse_state};
 pub use own::{OwnPublication, OwnPublicationError, with_own};
 pub use recogniser::{Heard, PREFIX, Recognised, Recogniser};

@@ -5,6 +5,7 @@
 //! | `service` | the calls of `decant.v1.Control` |
 //! | `slots` | making a slot: where it may start |
 //! | `publications` | Decant's own publications |
+//! | `versions` | from where on their definitions count |
 //! | `convert` | facts and errors in the words of the contract |
 //! | `server` | the listener, with the health and reflection services beside it |
 //! | `maintenance` | what the registry needs every second |
@@ -17,6 +18,7 @@ mod service;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub use maintenance::maintain_registry;
 pub use server::{ControlError, serve};

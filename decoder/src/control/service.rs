@@ -51,10 +51,10 @@ const DURABLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The control service.
 #[derive(Clone, Debug)]
 pub struct ControlService {
-    state: Arc<DecoderState>,
+    pub(super) state: Arc<DecoderState>,
     pub(super) registry: Arc<Registry>,
     retention: Arc<Retention>,
-    about: Arc<About>,
+    pub(super) about: Arc<About>,
     pub(super) recogniser: Arc<Recogniser>,
     explainer: Arc<Explainer>,
     /// Held while Decant's own publications are changed.
@@ -244,7 +244,7 @@ impl Control for ControlService {
         &self,
         _: Request<ListPublicationsRequest>,
     ) -> Result<Response<ListPublicationsResponse>, Status> {
-        let publications = self.own_publications();
+        let publications = self.own_publications().await?;
         Ok(Response::new(ListPublicationsResponse { publications }))
     }
 
@@ -260,7 +260,7 @@ impl Control for ControlService {
         &self,
         request: Request<DropPublicationRequest>,
     ) -> Result<Response<DropPublicationResponse>, Status> {
-        let lsn = self.remove_publication(request.into_inner().name).await?.0;
+        let lsn = self.remove_publication(request.into_inner()).await?.0;
         Ok(Response::new(DropPublicationResponse { lsn }))
     }
 

@@ -16,9 +16,9 @@ use crate::registry::{Holder, NewSlot, Registry, RegistryError, Slot, SlotChange
 use crate::retention::Retention;
 
 /// Memory for looking at one place of the log.
-const CACHE_BYTES: usize = 4 << 20;
+pub(super) const CACHE_BYTES: usize = 4 << 20;
 
-/// Where a slot is to stand.
+/// Where a slot is to stand, or a definition to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
     /// At a position.
@@ -104,11 +104,17 @@ fn find(log: &Path, position: Position) -> Result<Lsn, Status> {
     let log = Log::open(log, options).map_err(|error| read_error(&error))?;
     match position {
         Position::Lsn(lsn) => round_down(&log, lsn),
-        Position::Time(time) => {
-            let cursor = log.cursor_at_time(time);
-            Ok(cursor.map_err(|error| seek_error(&error))?.start())
-        }
+        Position::Time(_) => find_exactly(&log, position),
     }
+}
+
+/// The position itself, if it is kept.
+pub(super) fn find_exactly(log: &Arc<Log>, position: Position) -> Result<Lsn, Status> {
+    let cursor = match position {
+        Position::Lsn(lsn) => log.cursor_at(lsn),
+        Position::Time(time) => log.cursor_at_time(time),
+    };
+    Ok(cursor.map_err(|error| seek_error(&error))?.start())
 }
 
 /// The position itself, unless it lies inside the record that commits a transaction: a subscriber that starts there
@@ -139,7 +145,7 @@ fn commits(block: &Block) -> impl Iterator<Item = Commit> {
     )
 }
 
-fn seek_error(error: &SeekError) -> Status {
+pub(super) fn seek_error(error: &SeekError) -> Status {
     match error {
         SeekError::NotKept { .. } | SeekError::Ahead { .. } => {
             Status::out_of_range(error.to_string())
@@ -148,7 +154,7 @@ fn seek_error(error: &SeekError) -> Status {
     }
 }
 
-fn read_error(error: &ReadError) -> Status {
+pub(super) fn read_error(error: &ReadError) -> Status {
     match error {
         ReadError::Empty { .. } => Status::failed_precondition(error.to_string()),
         ReadError::NotKept { .. } => Status::out_of_range(error.to_string()),

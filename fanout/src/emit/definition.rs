@@ -52,7 +52,7 @@ impl Emitter {
         // Of what has not ended nobody has looked whether it is older.
         self.older = self.is_early || header.flags.contains(BlockFlags::OLDER);
         self.by_position = self.older || self.own.is_some();
-        if !self.by_position {
+        if !self.by_position && !self.enter_versions(block) {
             return;
         }
         if header.flags.contains(BlockFlags::HAS_CATALOG) {
@@ -88,9 +88,31 @@ impl Emitter {
         low.is_valid().then_some((low, high))
     }
 
+    /// Of a block whose changes the log judges all alike: whether versions of Decant's own publications do not.
+    fn enter_versions(&mut self, block: &Block) -> bool {
+        let header = block.header();
+        let since = self.catalog.definitions().current().since;
+        if self.versions.are_alike(since, header.last_commit_lsn) {
+            return false;
+        }
+        let has_catalog = header.flags.contains(BlockFlags::HAS_CATALOG);
+        let part = self.versions.part_of_all(block);
+        if let Some(part) = part.filter(|_| !has_catalog) {
+            self.judge_by_part(part);
+            return false;
+        }
+        self.older = true;
+        self.by_position = true;
+        true
+    }
+
     /// Whether a block's header is enough to say that the definition in force judges its changes.
-    pub(super) const fn is_judged_by_current(&self, header: &BlockHeader) -> bool {
-        !header.flags.contains(BlockFlags::OLDER) && self.own.is_none()
+    pub(super) fn is_judged_by_current(&self, header: &BlockHeader) -> bool {
+        let since = self.catalog.definitions().current().since;
+        !header.flags.contains(BlockFlags::OLDER)
+            && self.own.is_none()
+            && self.versions.are_alike(since, header.last_commit_lsn)
+            && self.versions.part_of(since) == self.versions.part
     }
 
     /// Another transaction begins, which commits at `commit_lsn`.
@@ -160,17 +182,41 @@ impl Emitter {
         } else {
             &definitions.current().state
         };
-        match &mut self.own {
+        let state = match &mut self.own {
             Some(own) => own.on_top_of(others),
             None => Arc::clone(others),
-        }
+        };
+        let lsn = if lsn.is_valid() { lsn } else { self.position() };
+        let part = self.versions.part_of(lsn);
+        self.versions.in_force(part, &state, &self.catalog)
     }
 
     /// Puts the definition in force that judges what comes behind all others.
     pub(super) fn judge_by_current(&mut self) {
-        if !Arc::ptr_eq(&self.view, &self.catalog) {
-            self.view = Arc::clone(&self.catalog);
-            self.use_view();
+        let since = self.catalog.definitions().current().since;
+        let part = self.versions.part_of(self.position().max(since));
+        self.versions.part = part;
+        self.judge_by_part(part);
+    }
+
+    /// Puts in force what the log states at its place, and versions of Decant's own publications in this part.
+    fn judge_by_part(&mut self, part: usize) {
+        if self.versions.is_stated(part) {
+            if !Arc::ptr_eq(&self.view, &self.catalog) {
+                self.view = Arc::clone(&self.catalog);
+                self.use_view();
+            }
+            return;
+        }
+        let state = Arc::clone(self.catalog.publication_state());
+        let state = self.versions.in_force(part, &state, &self.catalog);
+        self.judge_by(&state);
+    }
+
+    /// Between two transactions: takes over versions of Decant's own publications that were made meanwhile.
+    pub(crate) fn renew_versions(&mut self) {
+        if self.takes_pieces() && self.versions.renew(self.selection.spec()) {
+            self.judge_by_current();
         }
     }
 

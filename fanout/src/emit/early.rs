@@ -72,6 +72,8 @@ impl Emitter {
         let mut emitter = Self::new(options, selection, catalog, self.position());
         emitter.warned.clone_from(&self.warned);
         emitter.is_early = true;
+        // The same ones from its first piece to its end.
+        emitter.versions = self.versions.clone();
         let begin = wire::early_begin(xid, start, send_time);
         emitter.transaction = Transaction::Waiting(Opening::of_early(begin));
         emitter.enter_stream();

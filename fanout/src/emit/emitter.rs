@@ -16,11 +16,13 @@ use super::plan::Plan;
 use super::rewrite::{Rewriter, RowError};
 use super::suspend::Suspended;
 use super::transaction::Transaction;
+use super::versions::Versions;
 use super::walk::Walk;
 use super::{EmitOptions, MissingPublication, Output};
 use crate::error::StreamError;
 use crate::filter::{Asks, Judge, Paths};
 use crate::selection::{Actions, Decision, Refusal, Selection, Shape};
+use crate::versions::VersionsFile;
 
 /// What was handed over in one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +87,7 @@ impl Lane {
     }
 
     /// Whether every row is sent as it lies in the log, with nothing before it.
-    const fn passes_whole(&self) -> bool {
+    pub(super) const fn passes_whole(&self) -> bool {
         self.announced && self.shape.is_none() && self.passes.contains(Actions::ROWS)
     }
 }
@@ -105,6 +107,8 @@ pub(crate) struct Emitter {
     pub(super) by_position: bool,
     /// Whether the block says so.
     pub(super) older: bool,
+    /// Versions of Decant's own publications beside the log.
+    pub(super) versions: Versions,
     /// It was said that a change is older than all definitions that are known.
     pub(super) told_unknown: bool,
     /// Of the transaction at hand.
@@ -149,6 +153,7 @@ impl Emitter {
             by_position: false,
             older: false,
             told_unknown: false,
+            versions: Versions::default(),
             commit_lsn: Lsn::INVALID,
             announced: Descriptions::default(),
             prepared: None,
@@ -170,6 +175,13 @@ impl Emitter {
     /// Shares what is made of a block with others.
     pub(crate) fn with_family(mut self, family: Arc<Family>) -> Self {
         self.family = Some(family);
+        self
+    }
+
+    /// Judges by versions of Decant's own publications that the log does not state, too.
+    pub(crate) fn with_versions(mut self, file: VersionsFile) -> Self {
+        self.versions = Versions::new(file, self.selection.spec());
+        self.judge_by_current();
         self
     }
 
@@ -268,9 +280,9 @@ impl Emitter {
         }
         let outcome = outcome?;
         if let Outcome::On(_) = outcome {
+            self.passed(block.header().end_lsn);
             // What comes next is looked at under them.
             self.judge_by_current();
-            self.passed(block.header().end_lsn);
         }
         Ok(outcome)
     }
@@ -425,46 +437,9 @@ impl Emitter {
         })
     }
 
-    /// Whether every byte of the block's frames is sent, in this order and with nothing between: the result is the
-    /// same as that of walking it.
-    fn passes_whole(&self, block: &Block) -> bool {
-        let header = block.header();
-        let has = |flag| header.flags.contains(flag);
-        let options = &self.options;
-        // A message that stands alone at the start itself was sent before.
-        let before = header.first_commit_lsn < options.start
-            || (header.first_commit_lsn == options.start && has(BlockFlags::HAS_MESSAGES));
-        let odd = before
-            || has(BlockFlags::HAS_CATALOG)
-            || has(BlockFlags::HAS_TRUNCATE)
-            || has(BlockFlags::PREPARED)
-            || has(BlockFlags::ENDS_PREPARED)
-            || (has(BlockFlags::HAS_STREAMED) && options.streaming)
-            || (has(BlockFlags::HAS_MESSAGES) && !options.messages)
-            || (has(BlockFlags::HAS_ORIGIN) && options.local_origin_only);
-        if odd
-            || self.by_position
-            || options.end.is_some_and(|end| header.last_commit_lsn >= end)
-            || self.fails_on_rows()
-            || self.prepared.is_some()
-        {
-            return false;
-        }
-        let begun = !has(BlockFlags::CONTINUES) || self.open_transaction().is_some();
-        begun
-            && self.lanes.iter().all(|lane| lane.passes_whole())
-            && (!has(BlockFlags::OPEN_END) || ends_behind_an_event(block))
-    }
-
     /// From now on no block is handed on whole.
     #[cfg(test)]
     pub(crate) const fn walk_always(&mut self) {
         self.walk_always = true;
     }
-}
-
-/// Whether the transaction that is open behind the block has something in it already: then its BEGIN does not wait.
-fn ends_behind_an_event(block: &Block) -> bool {
-    let last = block.entries().next_back().and_then(|entry| entry.kind());
-    last.is_some_and(RecordKind::is_event)
 }

@@ -67,7 +67,7 @@ impl Emitter {
         }
         let (mut passing, mut keyed) = (Vec::new(), Vec::new());
         for &oid in relations {
-            let decision = self.selection.decide(oid, &self.catalog);
+            let decision = self.selection.decide(oid, &self.view);
             if decision.passes.is_empty() && decision.refused.is_empty() {
                 continue;
             }

@@ -28,7 +28,9 @@ mod suspend;
 mod tests;
 mod transaction;
 mod truncate;
+mod versions;
 mod walk;
+mod whole;
 mod wire;
 mod wire_form;
 

@@ -86,6 +86,10 @@ impl Emitter {
         out: &mut impl Output,
     ) -> Option<(Arc<Family>, usize)> {
         let family = self.family.as_ref().filter(|family| family.shares(block))?;
+        // What was made is known by the catalog, which does not say what is beside the log.
+        if !Arc::ptr_eq(&self.view, &self.catalog) && !self.versions.are_none() {
+            return None;
+        }
         let header = block.header();
         let own = [
             BlockFlags::CONTINUES,

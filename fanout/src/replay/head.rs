@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proto::v1::{Head, WatchHeadRequest};
 use storage_format::log::Log;
 use tokio::time::Instant;
@@ -12,6 +13,7 @@ use tonic::{Status, Streaming};
 use super::staged::StagedFiles;
 use super::{HeadTeller, HeadTold};
 use crate::positions::Positions;
+use crate::versions::VersionsFile;
 
 /// Longest time between two looks at the log, however quiet the decoder is.
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(1);
@@ -28,6 +30,14 @@ pub(crate) struct HeadWatcher {
     positions: Positions,
     head: HeadTeller,
     staged: StagedFiles,
+    versions: VersionsFile,
+    versions_seen: Mutex<Seen>,
+}
+
+/// The last look at versions of publications.
+struct Seen {
+    at: Instant,
+    failed: bool,
 }
 
 impl HeadWatcher {
@@ -36,12 +46,18 @@ impl HeadWatcher {
         log: Arc<Log>,
         positions: Positions,
         staged: StagedFiles,
+        versions: VersionsFile,
     ) -> (Self, HeadTold) {
         let (head, told) = HeadTeller::new(log);
         let watcher = Self {
             positions,
             head,
             staged,
+            versions,
+            versions_seen: Mutex::new(Seen {
+                at: Instant::now(),
+                failed: false,
+            }),
         };
         (watcher, told)
     }
@@ -122,6 +138,26 @@ impl HeadWatcher {
     fn look(&self) -> bool {
         // First: what came on the source's stream before the head's last commit is sent before it.
         self.staged.look();
+        self.look_at_versions();
         self.head.look()
+    }
+
+    /// For those who are behind: who begins to read looks for itself.
+    fn look_at_versions(&self) {
+        let mut seen = self.versions_seen.lock();
+        if seen.at.elapsed() < LOOK_INTERVAL_MAX {
+            return;
+        }
+        seen.at = Instant::now();
+        let looked = self.versions.look();
+        let failed = std::mem::replace(&mut seen.failed, looked.is_err());
+        if let Err(error) = looked
+            && !failed
+        {
+            tracing::error!(
+                error = service::cli::causes(&error),
+                "streams that run go on with the versions of publications that were known; none that names publications begins"
+            );
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pg_proto::{Lsn, PgTimestamp};
 use storage_format::Identity;
-use storage_format::catalog::Catalog;
-use storage_format::log::{Cursor, Kept, Log, SeekError};
+use storage_format::catalog::{Catalog, OwnTimeline};
+use storage_format::log::{Cursor, Kept, Log, ReadError, SeekError};
 
 use super::catalog::HeadCatalog;
 use super::early::EarlyReader;
@@ -14,7 +14,8 @@ use super::{HeadTold, Stream};
 use crate::emit::{EmitOptions, Emitter, Families, Form};
 use crate::error::StreamError;
 use crate::filter::Filters;
-use crate::selection::{Refusal, Selection, SelectionSpec, check_supported};
+use crate::selection::{Publications, Refusal, Selection, SelectionSpec, check_supported};
+use crate::versions::VersionsFile;
 
 /// A position that the log has not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,7 @@ pub struct Replay {
     filters: Filters,
     families: Families,
     staged: StagedFiles,
+    versions: VersionsFile,
 }
 
 impl Replay {
@@ -57,6 +59,7 @@ impl Replay {
         let catalog = Arc::new(HeadCatalog::new(Arc::clone(&log)));
         Self {
             staged: StagedFiles::new(Arc::clone(&log)),
+            versions: VersionsFile::new(log.directory()),
             log,
             head,
             catalog,
@@ -78,6 +81,12 @@ impl Replay {
         self
     }
 
+    /// Versions of Decant's own publications are looked up in this file.
+    pub(crate) fn with_versions(mut self, versions: VersionsFile) -> Self {
+        self.versions = versions;
+        self
+    }
+
     /// What is sent before its transaction ended.
     #[must_use]
     pub fn early_counts(&self) -> EarlyCounts {
@@ -92,7 +101,7 @@ impl Replay {
 
     /// A stream from `options.emit.start` on.
     ///
-    /// Fails if that position is not kept, or if a publication is, as of the log's head, one that can't be
+    /// Fails if that position is not kept, if the versions of publications can't be read, or if a publication is, as of the log's head, one that can't be
     /// served exactly. Names that the head's catalog does not have are no error here:
     /// see [`Self::unknown_publications`].
     pub fn open(&self, options: StreamOptions) -> Result<Stream, StreamError> {
@@ -107,6 +116,9 @@ impl Replay {
             return Err(StreamError::Refused(Arc::new(Refusal::MessagesDenied)));
         }
         check_supported(&selection, &*self.catalog()?).map_err(StreamError::Refused)?;
+        if selection.publications != Publications::Everything {
+            self.versions.look().map_err(ReadError::from)?;
+        }
         let cursor = self.seek(emit.start, ahead)?;
         let catalog = Arc::clone(cursor.catalog());
         let filters = self.filters.clone();
@@ -114,7 +126,9 @@ impl Replay {
         let selection = Selection::new(selection, &catalog).with_filters(filters.clone());
         let early = emit.streaming.then(|| self.staged.clone());
         let early = early.map(|files| EarlyReader::new(files, self.head.lsn.clone()));
-        let emitter = Emitter::new(emit, selection, catalog, cursor.position()).with_family(family);
+        let emitter = Emitter::new(emit, selection, catalog, cursor.position())
+            .with_family(family)
+            .with_versions(self.versions.clone());
         let stream = Stream::new(cursor, emitter, self.head.take_seat(), filters);
         Ok(stream.with_early(early))
     }
@@ -152,9 +166,18 @@ impl Replay {
         self.catalog.get()
     }
 
-    /// The catalog as of a kept position.
+    /// The catalog as of a kept position, with the publications that judge a change there.
     pub fn catalog_at(&self, lsn: Lsn) -> Result<Arc<Catalog>, StreamError> {
-        Ok(Arc::clone(self.seek(lsn, Ahead::Refuse)?.catalog()))
+        let cursor = self.seek(lsn, Ahead::Refuse)?;
+        let catalog = cursor.catalog();
+        self.versions.look().map_err(ReadError::from)?;
+        let timeline = OwnTimeline::new(self.versions.versions(), |_| true);
+        let part = timeline.part(lsn);
+        if timeline.is_stated(part) {
+            return Ok(Arc::clone(catalog));
+        }
+        let state = timeline.in_force(part, catalog.definitions().at(lsn), catalog);
+        Ok(Arc::new(catalog.judging_by(&Arc::new(state))))
     }
 
     /// The commit position of the first transaction that committed at or after `time`; the head, if there is none.

@@ -221,6 +221,7 @@ impl Stream {
     }
 
     fn step(&mut self, out: &mut impl Output) -> Result<Advance, StreamError> {
+        self.emitter.renew_versions();
         let emitter = &self.emitter;
         let wanted = |header: &_, relations: &[_]| emitter.needs(header, relations);
         let block = match self.cursor.step_with(&wanted, SKIPPED_MAX)? {

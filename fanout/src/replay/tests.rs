@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{HeadWatcher, Replay, StagedFiles};
 use crate::positions::Positions;
 use crate::testing::TestLog;
+use crate::versions::VersionsFile;
 
 fn append(log: &mut TestLog, table: u8) {
     log.begin(1);
@@ -28,6 +29,7 @@ async fn without_a_decoder_the_head_is_looked_at() {
         Arc::clone(&opened),
         positions,
         StagedFiles::new(Arc::clone(&opened)),
+        VersionsFile::new(opened.directory()),
     );
     let stop = CancellationToken::new();
     let watching = tokio::spawn(watcher.run(stop.clone()));

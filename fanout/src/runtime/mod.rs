@@ -26,6 +26,7 @@ use crate::replay::{HeadWatcher, Replay, StagedFiles};
 use crate::sink::{Services, grpc, walsender};
 use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
+use crate::versions::VersionsFile;
 
 /// Time between two attempts to open a log that is not there yet.
 const OPEN_INTERVAL: Duration = Duration::from_millis(250);
@@ -90,7 +91,13 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
     let mut result = Ok(());
     if let Some(log) = wait_for_log(&config, &shutdown).await? {
         let staged = StagedFiles::new(Arc::clone(&log));
-        let (watcher, head) = HeadWatcher::new(Arc::clone(&log), positions.clone(), staged.clone());
+        let versions = VersionsFile::new(log.directory());
+        let (watcher, head) = HeadWatcher::new(
+            Arc::clone(&log),
+            positions.clone(),
+            staged.clone(),
+            versions.clone(),
+        );
         helpers.spawn(watcher.run(background.clone()));
         helpers.spawn(report(
             positions.clone(),
@@ -100,7 +107,8 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
         let services = Services {
             replay: Replay::new(log, head)
                 .with_filters(Filters::new(config.source.clone()))
-                .with_staged(staged),
+                .with_staged(staged)
+                .with_versions(versions),
             positions,
             subscribers: Subscribers::new(limit(&config)),
             snapshots: Snapshots::default(),

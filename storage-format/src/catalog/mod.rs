@@ -11,6 +11,8 @@
 //! Publications count for changes by the changes' own positions, so a version also has those that were in force before,
 //! for transactions that were open then: [`Definitions`].
 //!
+//! A publication of Decant's own may also count from a position that was there before it: [`OwnVersions`], beside the log.
+//!
 //! # Format
 //!
 //! A relation and a type are stored as the RELATION and TYPE message of the source, publications and server
@@ -20,15 +22,21 @@
 mod codec;
 mod definitions;
 mod described;
+mod in_force;
 mod merge;
+mod own;
 mod parameters;
 mod publication;
 mod relation;
 mod state;
 mod version;
+mod versions;
+mod versions_file;
 
 pub use definitions::{Definition, Definitions, PublicationsRecord};
 pub use described::{Attribute, Collation, DatabaseFacts, DescribedRelation, Generated};
+pub use in_force::OwnTimeline;
+pub use own::OwnNote;
 pub use parameters::ServerParameters;
 pub use publication::{
     Publication, PublicationActions, PublicationTable, RowFilterText, encode_publications,
@@ -36,3 +44,5 @@ pub use publication::{
 pub use relation::{ColumnSchema, RelationSchema, TypeName};
 pub use state::PublicationState;
 pub use version::{Catalog, CatalogError};
+pub use versions::{OwnVersion, OwnVersions};
+pub use versions_file::{OWN_VERSIONS_FILE, read_own_versions, write_own_versions};

@@ -236,6 +236,12 @@ impl PublicationTable {
 }
 
 impl RowFilterText {
+    /// Whether it reads the column of this number.
+    #[must_use]
+    pub fn reads(&self, number: i16) -> bool {
+        self.tree.contains(&format!(":varattno {number} "))
+    }
+
     fn take(reader: &mut Reader<'_>, has_tree: bool) -> Result<Self, ReadError> {
         Ok(Self {
             sql: codec::take_str(reader, "row filter")?,

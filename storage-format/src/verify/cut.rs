@@ -10,7 +10,7 @@ use pg_proto::{Lsn, PgTimestamp};
 use super::replacement::{Keep, Replacement, move_aside};
 use super::walk::{Checked, Walk};
 use crate::block::{Block, BlockFlags, BlockHeader, BlockKind};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, read_own_versions, write_own_versions};
 use crate::error::{Damage, FormatError};
 use crate::fs::Fs;
 use crate::record::RecordKind;
@@ -89,6 +89,7 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         written: point,
         durable: point,
     })?;
+    cut_own_versions(fs, log, lsn)?;
     watermark.note_cut(Cut {
         lsn,
         epoch,
@@ -100,6 +101,16 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         first_commit_lsn,
         moved,
     })
+}
+
+/// The log that stated what counted behind the cut is gone.
+fn cut_own_versions(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<(), FormatError> {
+    let mut versions = read_own_versions(fs, log)?;
+    if versions.all().iter().all(|one| one.stated <= lsn) {
+        return Ok(());
+    }
+    versions.cut_at(lsn);
+    write_own_versions(fs, log, &versions)
 }
 
 fn sound_segments(

@@ -22,6 +22,7 @@ use std::path::Path;
 
 use pg_proto::{Lsn, PgTimestamp};
 
+use crate::catalog::read_own_versions;
 use crate::error::{Damage, FormatError};
 use crate::fs::Fs;
 use crate::segment::{FOOTER_TRAILER_LEN, FileWindow, Footer};
@@ -50,6 +51,7 @@ pub fn verify(
     if let Some(finding) = walk.lost(state) {
         report.findings.push(finding);
     }
+    check_own_versions(fs, log, &mut report)?;
     if !report.live {
         report.leftovers = crate::write::leftovers(fs, log)?;
     }
@@ -84,6 +86,27 @@ fn watermark(fs: &dyn Fs, log: &Path, report: &mut Report) -> Option<(WatermarkS
             report.findings.push(foreign_watermark(log, damage));
             None
         }
+    }
+}
+
+/// Nothing else has what this file says: the operator makes the publications' versions again.
+fn check_own_versions(fs: &dyn Fs, log: &Path, report: &mut Report) -> Result<(), FormatError> {
+    match read_own_versions(fs, log) {
+        Ok(_) => Ok(()),
+        Err(FormatError::Damaged {
+            path,
+            offset,
+            damage,
+        }) => {
+            report.findings.push(Finding {
+                path,
+                offset,
+                damage,
+                remedy: Remedy::Operator,
+            });
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -129,6 +129,8 @@ impl Run {
             // What moves the registry, and lets segments go.
             if failpoint.starts_with("registry") || failpoint.starts_with("gc") {
                 self.move_slot();
+            } else if failpoint.starts_with("publications") {
+                self.make_publication();
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
@@ -152,6 +154,17 @@ impl Run {
             });
         }
         self.slots.push(new);
+    }
+
+    /// Whether the decoder is there to hear of it does not matter.
+    fn make_publication(&self) {
+        let decctl = |what, more: &[&str]| {
+            let all = [&["publication", what, "p"], more].concat();
+            self.stage.decant.decctl(&all).status.success()
+        };
+        if !decctl("create", &["--table", "acc"]) {
+            decctl("drop", &[]);
+        }
     }
 
     async fn finish(mut self, what: &str) {

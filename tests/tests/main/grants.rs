@@ -175,3 +175,50 @@ async fn publications_of_decants_own_are_granted_like_the_others() {
     let error = subscriber.wait_for_error(patience()).await;
     assert_mentions(&error, &["PermissionDenied", "publication \"hidden\""]);
 }
+
+/// Also what counts from an older position is no more than what was granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_start_of_a_publication_grants_nothing() {
+    let (mut stage, file) = stage().await;
+    let granted = GRANTS.replace("\"narrow\"", "\"narrow\", \"late\"");
+    std::fs::write(&file, granted).unwrap();
+    stage.decant.stop_fanout(0).await;
+    stage.decant.restart_fanout(0).await;
+    let reader = reader(&mut stage).await;
+    let first = stage.settle().await.to_string();
+    let rows = "insert into orders values (1, 10, 'secret'); insert into cards values (1)";
+    stage.source.sql(rows).await;
+    let decctl = |what: &str, name: &str, table: &str| {
+        let all = [
+            "publication",
+            what,
+            name,
+            "--table",
+            table,
+            "--from",
+            &first,
+        ];
+        stage.decant.decctl_successfully(&all);
+    };
+    decctl("create", "mine", "orders (id, total)");
+    for (what, publication, table, words) in [
+        ("alter", "mine", "orders (id)", "publication \"mine\""),
+        ("create", "late", "orders", "column \"card\""),
+        ("alter", "late", "orders (id), cards", "cards"),
+    ] {
+        decctl(what, publication, table);
+        let error = match start(&reader, publication, "").await {
+            Ok(mut client) => {
+                let (_, error) = client.receive_until_or_error(Lsn::MAX, patience()).await;
+                error.expect("it ends").to_string()
+            }
+            Err(error) => error,
+        };
+        assert_mentions(&error, &["42501", "permission denied for", words]);
+    }
+    decctl("alter", "late", "orders (id, total)");
+    let end = stage.settle().await;
+    let received = start(&reader, "late", "").await.unwrap();
+    let received = { received }.receive_until(end, patience()).await;
+    assert_eq!(received.len(), 1);
+}

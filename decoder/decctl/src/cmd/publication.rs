@@ -1,8 +1,9 @@
 //! `decctl publication`.
 
-use pg_proto::Lsn;
+use pg_proto::{Lsn, PgTimestamp};
 use proto::v1::{
-    DropPublicationRequest, ListPublicationsRequest, OwnPublication, PutPublicationRequest,
+    DropPublicationRequest, ListPublicationsRequest, OwnPublication, OwnPublicationVersion,
+    PutPublicationRequest,
 };
 use serde::Serialize;
 use service::config::Config;
@@ -23,14 +24,45 @@ const INSUFFICIENT_PRIVILEGE: &str = "42501";
 struct PublicationView {
     name: String,
     definition: String,
+    /// From here on it is in force as it is; not known of one that an older build made.
+    from_lsn: Option<Lsn>,
+    /// Oldest first, as far as they judge what is kept.
+    versions: Vec<VersionView>,
+}
+
+#[derive(Serialize)]
+struct VersionView {
+    from_lsn: Lsn,
+    /// `None`: the publication did not exist.
+    definition: Option<String>,
 }
 
 impl From<OwnPublication> for PublicationView {
     fn from(publication: OwnPublication) -> Self {
+        let last = publication.versions.last();
+        let last = last.filter(|one| one.definition.as_ref() == Some(&publication.definition));
         Self {
+            from_lsn: last.map(|one| Lsn(one.from_lsn)),
+            versions: publication.versions.into_iter().map(Into::into).collect(),
             name: publication.name,
             definition: publication.definition,
         }
+    }
+}
+
+impl From<OwnPublicationVersion> for VersionView {
+    fn from(version: OwnPublicationVersion) -> Self {
+        Self {
+            from_lsn: Lsn(version.from_lsn),
+            definition: version.definition,
+        }
+    }
+}
+
+impl PublicationView {
+    fn start_text(&self) -> String {
+        self.from_lsn
+            .map_or_else(|| "-".to_owned(), |lsn| lsn.to_string())
     }
 }
 
@@ -39,8 +71,12 @@ pub(crate) async fn run(config: &Config, command: PublicationCommand) -> Result<
     match command {
         PublicationCommand::Create(args) => put(config, &args, false).await,
         PublicationCommand::Alter(args) => put(config, &args, true).await,
-        PublicationCommand::Drop { name } => {
-            let request = DropPublicationRequest { name: name.clone() };
+        PublicationCommand::Drop { name, from } => {
+            let request = DropPublicationRequest {
+                name: name.clone(),
+                from_lsn: from.from.map(|lsn| lsn.0),
+                from_time: from.from_time.map(PgTimestamp::unix_micros),
+            };
             let mut control = rpc::control(config).await?;
             let dropped = control.drop_publication(request).await?.into_inner();
             let from = Lsn(dropped.lsn);
@@ -51,8 +87,11 @@ pub(crate) async fn run(config: &Config, command: PublicationCommand) -> Result<
             if args.json {
                 return output::json(&all);
             }
-            let rows = all.into_iter().map(|one| vec![one.name, one.definition]);
-            output::table(&["PUBLICATION", "DEFINITION"], &[], rows.collect())
+            let rows = all.into_iter().map(|one| {
+                let from = one.start_text();
+                vec![one.name, from, one.definition]
+            });
+            output::table(&["PUBLICATION", "FROM", "DEFINITION"], &[], rows.collect())
         }
         PublicationCommand::Show { name, output: args } => {
             let all = list(config).await?;
@@ -62,7 +101,12 @@ pub(crate) async fn run(config: &Config, command: PublicationCommand) -> Result<
                 return output::json(&found);
             }
             let name = identifier(&found.name);
-            output::write_line(&format!("CREATE PUBLICATION {name} {};", found.definition))
+            output::write_line(&format!("CREATE PUBLICATION {name} {};", found.definition))?;
+            for version in &found.versions {
+                let definition = version.definition.as_deref().unwrap_or("(none)");
+                output::write_line(&format!("-- from {}: {definition}", version.from_lsn))?;
+            }
+            Ok(())
         }
     }
 }
@@ -86,6 +130,8 @@ async fn put(config: &Config, args: &PublicationArgs, replace: bool) -> Result<(
         definition,
         state,
         replace,
+        from_lsn: args.start.from.map(|lsn| lsn.0),
+        from_time: args.start.from_time.map(PgTimestamp::unix_micros),
     };
     let answer = control.put_publication(request).await?.into_inner();
     let (done, from) = (if replace { "altered" } else { "created" }, Lsn(answer.lsn));
@@ -182,6 +228,7 @@ fn explained(error: Error, role: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::PublicationStart;
 
     fn args(tables: &[&str]) -> PublicationArgs {
         PublicationArgs {
@@ -192,6 +239,10 @@ mod tests {
             publish: Some("insert, update".to_owned()),
             generated_columns: false,
             via_partition_root: false,
+            start: PublicationStart {
+                from: None,
+                from_time: None,
+            },
         }
     }
 

@@ -61,7 +61,7 @@ pub(super) fn seeds_of_records() -> Vec<Vec<u8>> {
 /// As the query of `decctl init` gives it at a real server.
 const STATE: &str = include_str!("../../seeds/state.json");
 
-fn state() -> PublicationState {
+pub(super) fn state() -> PublicationState {
     parse_state(STATE).expect("what a server said")
 }
 

@@ -7,6 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pg_proto::Lsn;
 use storage_format::block::BlockHeader;
+use storage_format::catalog::{
+    Catalog, OWN_VERSIONS_FILE, OwnTimeline, OwnVersion, OwnVersions, PublicationState,
+    read_own_versions, write_own_versions,
+};
 use storage_format::fs::Fs;
 use storage_format::index::Index;
 use storage_format::log::{Log, ReadOptions, Serve, TransactionIter};
@@ -239,4 +243,66 @@ fn run_prepared_file(bytes: &[u8]) -> bool {
 
 pub(super) fn seeds_of_prepared() -> Vec<Vec<u8>> {
     Machine::with_prepared()
+}
+
+/// Versions of Decant's own publications.
+pub(super) fn run_versions(bytes: &[u8]) -> bool {
+    let mut right = bytes.to_vec();
+    if let Some((_, body)) = bytes.split_at_checked(64) {
+        put_u32(
+            &mut right,
+            24,
+            u32::try_from(body.len()).unwrap_or_default(),
+        );
+        put_u32(&mut right, 32, crc(&[body]));
+        let sum = right.get(..60).map(|head| crc(&[head]));
+        put_u32(&mut right, 60, sum.unwrap_or_default());
+    }
+    run_versions_file(&right);
+    run_versions_file(bytes)
+}
+
+fn run_versions_file(bytes: &[u8]) -> bool {
+    let machine = Machine::new();
+    let log = Path::new(LOG);
+    machine.put(&log.join(OWN_VERSIONS_FILE), bytes);
+    let Ok(versions) = read_own_versions(&*machine.fs, log) else {
+        return false;
+    };
+    let bounds = versions.all().iter().flat_map(|one| [one.from, one.stated]);
+    let bounds: Vec<Lsn> = bounds.collect();
+    let timeline = OwnTimeline::new(Arc::new(versions.clone()), |_| true);
+    for lsn in bounds {
+        let part = timeline.part(lsn);
+        let _ = timeline.in_force(part, &PublicationState::default(), &Catalog::default());
+    }
+    let written = write_own_versions(&*machine.fs, log, &versions);
+    written.expect("what was read is written");
+    let again = read_own_versions(&*machine.fs, log);
+    assert_eq!(again.expect("what was written is read"), versions);
+    true
+}
+
+pub(super) fn seeds_of_versions() -> Vec<Vec<u8>> {
+    let machine = Machine::new();
+    let log = Path::new(LOG);
+    let mut versions = OwnVersions::default();
+    for (from, definition) in [
+        (10, Some("FOR TABLE t")),
+        (20, None),
+        (30, Some("FOR TABLE u")),
+    ] {
+        versions.put(OwnVersion {
+            name: "p".to_owned(),
+            from: Lsn(from),
+            stated: Lsn(40),
+            definition: definition.map(str::to_owned),
+            state: super::catalog::state().alone("p").unwrap_or_default(),
+        });
+    }
+    let made = machine.fs.create_dir_all(log);
+    made.expect("a disk that never fails");
+    let written = write_own_versions(&*machine.fs, log, &versions);
+    written.expect("a disk that never fails");
+    vec![machine.get(&log.join(OWN_VERSIONS_FILE))]
 }

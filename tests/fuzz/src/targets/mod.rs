@@ -102,6 +102,12 @@ pub static TARGETS: &[Target] = &[
         memory_bytes: LARGE,
     },
     Target {
+        name: "publication_versions",
+        run: log::run_versions,
+        seeds: log::seeds_of_versions,
+        memory_bytes: LARGE,
+    },
+    Target {
         name: "catalog_records",
         run: catalog::run_records,
         seeds: catalog::seeds_of_records,

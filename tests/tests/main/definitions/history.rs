@@ -80,6 +80,8 @@ pub(super) struct History {
     locked: HashMap<Lock, usize>,
     writers: Vec<Option<usize>>,
     prepared: Vec<usize>,
+    /// Whether definitions are altered in transactions of their own only.
+    alters_alone: bool,
 }
 
 pub(super) const WRITERS: usize = 4;
@@ -93,6 +95,28 @@ impl History {
             locked: HashMap::new(),
             writers: vec![None; WRITERS],
             prepared: Vec::new(),
+            alters_alone: false,
+        }
+    }
+
+    /// One in which each definition has a position from which on it counts.
+    pub(super) fn of_lone_alterations() -> Self {
+        Self {
+            alters_alone: true,
+            ..Self::new()
+        }
+    }
+
+    /// If the last statement altered a publication: which one, and what it publishes now, as `decctl publication` takes it.
+    pub(super) fn altered_last(&self) -> Option<(usize, Vec<String>)> {
+        let events = &self.transactions.last()?.events;
+        match &events
+            .last()
+            .filter(|one| one.place + 1 == self.place)?
+            .what
+        {
+            What::Alter(alter) => Some((alter.publication, alter.next.arguments())),
+            What::Row(..) | What::Filler => None,
         }
     }
 
@@ -138,7 +162,7 @@ impl History {
                 self.prepared.push(number);
                 format!("prepare transaction 'g{number}'")
             }
-            2 => match self.alter(number, random) {
+            2 if !self.alters_alone => match self.alter(number, random) {
                 Some(sql) => sql,
                 None => self.row(number, random),
             },
@@ -302,6 +326,22 @@ impl Definition {
     }
 
     pub(super) const INITIAL: &str = "for table a";
+
+    fn arguments(&self) -> Vec<String> {
+        let publish = if self.inserts {
+            "insert, update"
+        } else {
+            "update"
+        };
+        let tables = self.tables.iter();
+        let tables = tables.flat_map(|(table, how)| ["--table".to_owned(), how.sql(*table)]);
+        let mut arguments: Vec<String> = tables.collect();
+        if arguments.is_empty() {
+            arguments = ["--schema", "nothing"].map(str::to_owned).to_vec();
+        }
+        arguments.extend(["--publish", publish].map(str::to_owned));
+        arguments
+    }
 
     fn row(&self, table: usize, id: u32) -> Option<Row> {
         let columns = match self.tables.get(&table).filter(|_| self.inserts)? {

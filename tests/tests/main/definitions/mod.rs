@@ -30,16 +30,87 @@ async fn the_rule_holds_on_version_18() {
     random_histories(18).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rule_holds_for_versions_made_afterwards_15() {
+    versions_made_afterwards(15).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rule_holds_for_versions_made_afterwards_18() {
+    versions_made_afterwards(18).await;
+}
+
 async fn random_histories(major: u32) {
+    for seed in seeds(major) {
+        random_history(major, seed).await;
+    }
+}
+
+async fn versions_made_afterwards(major: u32) {
+    for seed in seeds(major) {
+        afterwards(major, seed).await;
+    }
+}
+
+fn seeds(major: u32) -> Vec<u64> {
     let seed = std::env::var("DECANT_SEED").ok();
-    let seeds = match seed.and_then(|seed| seed.parse().ok()) {
+    let seeds: Vec<u64> = match seed.and_then(|seed| seed.parse().ok()) {
         Some(seed) => vec![seed],
         None => (0..pick(1, 20)).map(|number| 5 + number).collect(),
     };
-    for seed in seeds {
-        eprintln!("definitions on version {major}: DECANT_SEED={seed}");
-        random_history(major, seed).await;
+    eprintln!("definitions on version {major}: DECANT_SEED of {seeds:?}");
+    seeds
+}
+
+/// Runs a history, and makes the same definitions as publications of Decant's own when all is over: each from the
+/// position on where the source's counted.
+async fn afterwards(major: u32, seed: u64) {
+    let mut stage = stage(major).await;
+    let fanout = stage.decant.fanout(0).endpoint();
+    create_slots(std::slice::from_ref(&fanout)).await;
+    let mut random = Random::new(seed);
+    let mut history = History::of_lone_alterations();
+    let mut sessions = Sessions::open(&stage).await;
+    let mut made = Vec::new();
+    let first = stage.source.flush_lsn().await;
+    for _ in 0..pick(250, 600) {
+        let (by, sql) = history.step(&mut random);
+        sessions.run(by, &sql).await;
+        if let Some((publication, arguments)) = history.altered_last() {
+            made.push((stage.source.flush_lsn().await, publication, arguments));
+        }
     }
+    for (by, sql) in history.finish() {
+        sessions.run(by, &sql).await;
+    }
+    stage.settle().await;
+    let publish = |what: &str, publication: usize, from: Lsn, arguments: &[String]| {
+        let (name, from) = (format!("o{publication}"), from.to_string());
+        let mut all = vec!["publication", what, &name, "--from", &from];
+        all.extend(arguments.iter().map(String::as_str));
+        stage.decant.decctl_successfully(&all);
+    };
+    for publication in 0..PUBLICATIONS {
+        let arguments = ["--table", "a"].map(str::to_owned);
+        publish("create", publication, first, &arguments);
+    }
+    for (from, publication, arguments) in &made {
+        publish("alter", *publication, *from, arguments);
+    }
+    let end = stage.settle().await;
+    for publication in 0..PUBLICATIONS {
+        let expected = history.by_the_rule(publication);
+        let given = receive_of("o", &fanout, publication, Lsn::INVALID, end).await;
+        assert_rows(&format!("o{publication}"), &given, &expected);
+        for number in (0..given.len()).step_by(pick(4, 1)) {
+            let from = given[number].0;
+            let rest = receive_of("o", &fanout, publication, from, end).await;
+            assert_eq!(rest, given[number + 1..], "o{publication} from {from}");
+        }
+    }
+    eprintln!("{} versions", made.len());
+    stage.decant.stop_decoder().await;
+    stage.decant.decctl_successfully(&["verify"]);
 }
 
 /// Runs a history, and compares what a fanout and a walsender make of it with what they must.
@@ -79,7 +150,7 @@ async fn random_history(major: u32, seed: u64) {
 }
 
 async fn stage(major: u32) -> Stage {
-    let mut sql = "create table filler (v text);".to_owned();
+    let mut sql = "create table filler (v text); create schema nothing;".to_owned();
     for table in TABLES {
         sql += &format!("create table {table} (id int primary key, n int, v text);");
     }
@@ -144,7 +215,18 @@ async fn receive(
     start: Lsn,
     end: Lsn,
 ) -> Vec<(Lsn, Vec<Row>)> {
-    let options = format!("proto_version '1', publication_names 'p{publication}'");
+    receive_of("p", from, publication, start, end).await
+}
+
+/// The same of publications whose names begin with `prefix`.
+async fn receive_of(
+    prefix: &str,
+    from: &Endpoint,
+    publication: usize,
+    start: Lsn,
+    end: Lsn,
+) -> Vec<(Lsn, Vec<Row>)> {
+    let options = format!("proto_version '1', publication_names '{prefix}{publication}'");
     let slot = format!("s{publication}");
     let client = StreamClient::start_when_free(from, &slot, start, &options).await;
     let mut client = client.unwrap_or_else(|error| panic!("{slot}: {error}"));
