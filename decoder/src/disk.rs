@@ -226,7 +226,9 @@ mod tests {
         assert_eq!(disk.trouble(now + SILENT * 9), None, "there is no log yet");
         disk.note_turn(now);
         assert_eq!(disk.trouble(now + SILENT / 2), None);
-        let trouble = disk.trouble(now + SILENT + Duration::from_secs(2)).unwrap();
+        // A turn is noted by the millisecond, and not at zero.
+        let later = now + SILENT + Duration::from_millis(2_500);
+        let trouble = disk.trouble(later).unwrap();
         assert_eq!(trouble, "the log's disk has not answered for 12 s");
     }
 }

@@ -73,7 +73,8 @@ impl Registry {
         let table = self.table.lock();
         let slots = table.slots.iter();
         let slots = slots.filter_map(|(name, entry)| Some((name.clone(), entry.needs()?)));
-        let leaving = table.leaving.iter().map(|(name, lsn)| (name.clone(), *lsn));
+        let leaving = table.leaving.iter();
+        let leaving = leaving.filter_map(|(name, lsn)| Some((name.clone(), (*lsn)?)));
         slots.chain(leaving).collect()
     }
 
@@ -99,6 +100,8 @@ impl Registry {
             let _ = self.store.remove(&key(&slot.name));
             return Err(error.into());
         }
+        // One of the same name that had not left yet is overwritten.
+        self.table.lock().leaving.remove(&slot.name);
         Ok(slot)
     }
 
@@ -120,15 +123,11 @@ impl Registry {
             if !force {
                 entry.check_free(holder, now)?;
             }
-            let needs = entry.needs();
             self.store.remove(&key(name))?;
-            table.slots.remove(name);
-            table
-                .leaving
-                .extend(needs.map(|lsn| (name.to_owned(), lsn)));
+            table.leave(name);
         }
         self.store.flush()?;
-        self.table.lock().leaving.clear();
+        self.table.lock().leaving.remove(name);
         Ok(())
     }
 
@@ -212,7 +211,7 @@ impl Registry {
         entry.dirty = true;
         if entry.slot.temporary {
             self.store.remove(&key(name))?;
-            table.slots.remove(name);
+            table.leave(name);
         }
         Ok(())
     }
@@ -260,9 +259,10 @@ impl Registry {
     pub fn persist(&self) -> Result<(), RegistryError> {
         let _flushing = self.flushing.lock();
         let mut written = Vec::new();
+        let left: Vec<String>;
         let put = {
             let mut table = self.table.lock();
-            let is_leaving = !table.leaving.is_empty();
+            left = table.leaving.keys().cloned().collect();
             let mut dirty = table.slots.iter_mut().filter(|(_, entry)| entry.dirty);
             let put = dirty.try_for_each(|(name, entry)| {
                 self.store.put(&key(name), &value::encode(&entry.slot))?;
@@ -270,7 +270,7 @@ impl Registry {
                 written.push(entry.slot.clone());
                 Ok(())
             });
-            if written.is_empty() && put.is_ok() && !is_leaving {
+            if written.is_empty() && put.is_ok() && left.is_empty() {
                 return Ok(());
             }
             put
@@ -285,13 +285,14 @@ impl Registry {
             return Err(error.into());
         }
         self.note_durable(&written);
+        let mut table = self.table.lock();
+        table.leaving.retain(|name, _| !left.contains(name));
         Ok(())
     }
 
-    /// After a flush of these values, and of all that was removed before.
+    /// After a flush of these values.
     pub(super) fn note_durable<'a>(&self, slots: impl IntoIterator<Item = &'a Slot>) {
         let mut table = self.table.lock();
-        table.leaving.clear();
         for slot in slots {
             if let Some(entry) = table.slots.get_mut(&slot.name) {
                 entry.note_durable(slot);

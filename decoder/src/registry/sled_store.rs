@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage_format::failpoint::hit;
@@ -10,6 +11,9 @@ use super::store::{Pairs, Store, StoreError};
 
 /// The registry is small: a few hundred bytes a slot.
 const CACHE_BYTES: u64 = 8 << 20;
+/// How often, and after how long, a database that is in use is tried again.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
 /// A sled database. One process has it open at a time.
 ///
@@ -75,14 +79,23 @@ impl SledStore {
     }
 }
 
+/// A database that was dropped is let go of by sled's own threads, a little later.
 fn open(folder: &Path) -> Result<sled::Db, StoreError> {
-    sled::Config::new()
-        .path(folder)
-        .cache_capacity(CACHE_BYTES)
-        // Flushed explicitly, so that it is known what is durable.
-        .flush_every_ms(None)
-        .open()
-        .map_err(|error| open_error(folder, error))
+    let mut tries = LOCK_TRIES;
+    loop {
+        let opened = sled::Config::new()
+            .path(folder)
+            .cache_capacity(CACHE_BYTES)
+            // Flushed explicitly, so that it is known what is durable.
+            .flush_every_ms(None)
+            .open()
+            .map_err(|error| open_error(folder, error));
+        tries -= 1;
+        if tries == 0 || !matches!(opened, Err(StoreError::Locked { .. })) {
+            return opened;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
 }
 
 /// sled tells a lock that is taken from other errors by its text only.

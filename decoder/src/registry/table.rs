@@ -17,7 +17,7 @@ const INCARNATIONS_MAX: usize = 1_000;
 pub(super) struct Table {
     pub(super) slots: BTreeMap<String, Entry>,
     /// What slots need that were dropped, until that is durable: after a crash before it they are there again.
-    pub(super) leaving: BTreeMap<String, Lsn>,
+    pub(super) leaving: BTreeMap<String, Option<Lsn>>,
     /// Newest incarnation seen of each holder's name.
     incarnations: HashMap<String, u64>,
     pub(super) lost: bool,
@@ -146,6 +146,13 @@ impl Table {
         }
     }
 
+    /// Removes a slot that the store will not have after the next flush.
+    pub(super) fn leave(&mut self, name: &str) {
+        if let Some(entry) = self.slots.remove(name) {
+            self.leaving.insert(name.to_owned(), entry.needs());
+        }
+    }
+
     /// Removes and returns the temporary slots whose lease has ended.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<String> {
         let away = now.saturating_duration_since(self.swept_at);
@@ -159,7 +166,7 @@ impl Table {
         let found = self.slots.iter().filter(|(_, entry)| ended(entry));
         let names: Vec<String> = found.map(|(name, _)| name.clone()).collect();
         for name in &names {
-            self.slots.remove(name);
+            self.leave(name);
         }
         self.forget_incarnations();
         names
