@@ -54,10 +54,16 @@ pub enum FormatError {
         cause: Arc<str>,
     },
     /// Another process writes this log.
-    #[error("{} is locked: another decoder is using this log directory. Stop it or choose another log.directory", path.display())]
+    #[error(
+        "{} is locked: another decoder{} is using this log directory. Stop it or choose another log.directory",
+        path.display(),
+        holder.map_or_else(String::new, |pid| format!(" (process {pid})"))
+    )]
     Locked {
         /// The lock file.
         path: PathBuf,
+        /// The process that has it, as far as it has said so.
+        holder: Option<u32>,
     },
     /// Bytes that were written whole are no longer what was written.
     #[error("{} is damaged at offset {offset}: {damage}. Restore the file from a copy, or move the log directory away and start again", path.display())]

@@ -1,7 +1,8 @@
 //! Named places where a test lets the process die, as `kill -9` would.
 //!
 //! Only in builds with debug assertions; in others [`hit`] is nothing at all. `FAILPOINT=name:count` lets the
-//! process die when the place `name` is reached for the `count`-th time.
+//! process die when the place `name` is reached for the `count`-th time, and `FAILPOINT=name:count:stop` lets it stop
+//! there until it gets SIGCONT.
 
 /// The places, in the order in which a change meets them.
 pub const ALL: &[&str] = &[
@@ -86,6 +87,7 @@ mod armed {
     struct Armed {
         name: String,
         left: AtomicU64,
+        stops: bool,
     }
 
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
@@ -94,10 +96,13 @@ mod armed {
         ARMED
             .get_or_init(|| {
                 let text = std::env::var("FAILPOINT").ok()?;
-                let (name, count) = text.split_once(':').unwrap_or((&text, "1"));
+                let mut parts = text.split(':');
+                let name = parts.next()?.to_owned();
+                let count = parts.next().and_then(|count| count.parse().ok());
                 Some(Armed {
-                    name: name.to_owned(),
-                    left: AtomicU64::new(count.parse().unwrap_or(1)),
+                    name,
+                    left: AtomicU64::new(count.unwrap_or(1)),
+                    stops: parts.next() == Some("stop"),
                 })
             })
             .as_ref()
@@ -111,6 +116,11 @@ mod armed {
     }
 
     pub(super) fn die() {
+        if armed().is_some_and(|armed| armed.stops) {
+            // Goes on here later.
+            let _ = kill_process(getpid(), Signal::STOP);
+            return;
+        }
         // What was asked for; if the kernel refuses, the end is the same.
         let _ = kill_process(getpid(), Signal::KILL);
         std::process::abort();

@@ -45,6 +45,7 @@ mod main {
     mod own_subscriptions;
     mod own_versions;
     mod parallel_apply;
+    mod paused;
     mod publication_sql;
     mod publications;
     mod random_workload;

@@ -66,8 +66,9 @@ pub enum StreamError {
     },
     /// A prepared transaction commits whose content is not here.
     #[error(
-        "prepared transaction {gid:?} ({xid}) commits at {commit}, but was prepared before this log began or its file in \
-         the log's folder \"prepared\" is gone: the log can't go on without it and must be made anew"
+        "prepared transaction {gid:?} ({xid}) commits at {commit}, but the log does not have its changes: it was prepared \
+         before this log began, or the part of the log with its PREPARE is gone. To go on without it, put a gap in its \
+         place, which every subscriber is told of that comes to it: decctl verify --gap-to {end}"
     )]
     UnknownPrepared {
         /// The transaction.
@@ -76,5 +77,7 @@ pub enum StreamError {
         gid: String,
         /// Start of its commit record.
         commit: Lsn,
+        /// Its end.
+        end: Lsn,
     },
 }

@@ -72,7 +72,7 @@ impl StagingArea {
     ) -> Result<Self, IngestError> {
         let memory_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
         let store = PreparedStore::open(log, Arc::clone(&fs))?;
-        let prepared = undecided(log, store.load(log_end)?, Arc::clone(&fs))?;
+        let prepared = undecided(log, &store, log_end, &fs)?;
         let by_xid = |one: PreparedTransaction| (one.record().xid, Arc::new(one));
         let mut staging = Staging::open(log, memory_bytes, fs)?;
         staging.set_position(log_end);
@@ -189,7 +189,7 @@ impl StagingArea {
         })
     }
 
-    /// The transaction is prepared: it stays until it is decided. Unless it is decided at once, it is made durable.
+    /// The transaction is prepared: it stays until it is decided.
     pub(super) fn prepare(
         &mut self,
         record: PreparedRecord,

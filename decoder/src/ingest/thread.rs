@@ -92,6 +92,11 @@ impl Ingest {
         match self.work() {
             // Only when waiting for room was given up: the source keeps what could not be staged.
             Err(IngestError::Staging(error)) if error.is_retryable() => Ok(()),
+            // What came whole before it is kept, so that whoever goes on with a gap loses nothing but that.
+            Err(error @ IngestError::Stream(_)) => {
+                self.sink.reset()?;
+                Err(error)
+            }
             result => result,
         }
     }

@@ -1,82 +1,92 @@
-//! Which of the prepared transactions that a former process kept are still undecided: it may have ended between writing
-//! how one ended and removing its file.
+//! Which of the prepared transactions are undecided when a process begins: it may find a file of one that has ended, or
+//! none, or half a one, where the machine went down.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use pg_proto::Lsn;
-use pg_proto::pgoutput::{self, Framing, Message};
-use storage_format::block::{Block, BlockFlags};
+use storage_format::FormatError;
 use storage_format::fs::Fs;
 use storage_format::log::{Log, ReadOptions, SeekError, Serve};
-use storage_format::record::{PreparedRecord, RecordKind};
-use storage_format::staging::PreparedTransaction;
+use storage_format::record::PreparedRecord;
+use storage_format::segment::{SegmentState, list_segments};
+use storage_format::staging::{
+    PreparedId, PreparedStore, PreparedTransaction, TwoPhaseEvent, two_phase_events,
+};
 
-/// Only blocks with such an end are looked into, each once.
+use super::IngestError;
+
+/// Only blocks with such records are looked into, each once or twice.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// Those whose end is not in the log; the files of the others go.
+/// Those that are prepared in the log, which ends at `log_end`, and whose end is not there; durable. The files of the
+/// others go.
 pub(super) fn undecided(
-    log: &Path,
-    mut prepared: Vec<PreparedTransaction>,
-    fs: Arc<dyn Fs>,
-) -> Result<Vec<PreparedTransaction>, SeekError> {
-    let Some(first) = prepared.iter().map(|one| one.record().prepare_lsn).min() else {
-        return Ok(prepared);
-    };
+    directory: &Path,
+    store: &PreparedStore,
+    log_end: Lsn,
+    fs: &Arc<dyn Fs>,
+) -> Result<Vec<PreparedTransaction>, IngestError> {
+    let mut loaded = store.load(log_end)?;
     let options = ReadOptions {
         serve: Serve::Durable,
         cache_bytes: CACHE_BYTES,
     };
-    let log = Log::open_on(fs, log, options)?;
+    let log = Log::open_on(Arc::clone(fs), directory, options).map_err(SeekError::from)?;
+    let known = loaded.first_prepare_lsn().into_iter();
+    let from = known.chain(first_unsealed(&**fs, directory)?).min();
+    let Some(from) = from else {
+        return Ok(loaded.whole);
+    };
     // What ended in a segment that is gone had its file removed by a process before this one.
-    let start = first.max(log.kept()?.oldest);
-    let mut cursor = log.cursor_at(start)?;
-    let ends = |flags: BlockFlags| flags.contains(BlockFlags::ENDS_PREPARED);
-    while let Some(block) = cursor.next_with(&|header, _| ends(header.flags))? {
-        for end in ends_in(&block) {
-            for one in prepared.iter().filter(|one| end.is_of(one.record())) {
+    let from = from.max(log.kept().map_err(SeekError::from)?.oldest);
+    let mut prepared: BTreeMap<PreparedId, PreparedRecord> = BTreeMap::new();
+    let mut given_up = Vec::new();
+    two_phase_events(&log, from, |event| match event {
+        TwoPhaseEvent::Prepared(record) => {
+            prepared.insert(record.id(), record);
+        }
+        TwoPhaseEvent::Decided(id) => {
+            if let Some(record) = prepared.remove(&id).filter(|_| !loaded.damaged.is_empty()) {
+                given_up.push(record);
+            }
+            for one in loaded.whole.iter().filter(|one| one.record().id() == id) {
                 one.resolved();
             }
-            prepared.retain(|one| !end.is_of(one.record()));
+            loaded.whole.retain(|one| one.record().id() != id);
         }
+    })?;
+    for record in given_up.iter().chain(prepared.values()) {
+        store.remove_damaged(&mut loaded, record.xid, record.prepare_lsn)?;
     }
-    Ok(prepared)
-}
-
-/// The end of a prepared transaction.
-#[derive(Debug, PartialEq, Eq)]
-struct End {
-    prepare_end_lsn: Lsn,
-    gid: Vec<u8>,
-}
-
-impl End {
-    fn is_of(&self, record: &PreparedRecord) -> bool {
-        self.prepare_end_lsn == record.prepare_end_lsn && self.gid == record.gid
+    if let Some((_, error)) = loaded.damaged.into_iter().next() {
+        return Err(error.into());
     }
+    for one in &loaded.whole {
+        prepared.remove(&one.record().id());
+    }
+    let first_missing = prepared.values().map(|record| record.prepare_lsn).min();
+    let mut missing: Vec<PreparedId> = prepared.into_keys().collect();
+    if let Some(from) = first_missing {
+        tracing::info!(
+            count = missing.len(),
+            "files of prepared transactions are made again from the log"
+        );
+        loaded
+            .whole
+            .extend(store.restore(&log, from, &mut missing)?);
+    }
+    // Those of a process that died: from here on only this one's segments have what is not durable.
+    store.make_durable(&loaded.whole)?;
+    Ok(loaded.whole)
 }
 
-fn ends_in(block: &Block) -> Vec<End> {
-    let ends = block.entries().filter_map(|entry| match entry.kind()? {
-        RecordKind::Prepared => {
-            let record = PreparedRecord::decode(block.payload(&entry)).ok()?;
-            Some(End {
-                prepare_end_lsn: record.prepare_end_lsn,
-                gid: record.gid,
-            })
-        }
-        RecordKind::RollbackPrepared => {
-            let message = pgoutput::decode(block.payload(&entry), Framing::Plain).ok()?;
-            let Message::RollbackPrepared(end) = message else {
-                return None;
-            };
-            Some(End {
-                prepare_end_lsn: end.prepare_end_lsn,
-                gid: end.gid.to_vec(),
-            })
-        }
-        _ => None,
-    });
-    ends.collect()
+/// Where the part of the log begins of whose prepared transactions the files may not be durable.
+fn first_unsealed(fs: &dyn Fs, directory: &Path) -> Result<Option<Lsn>, FormatError> {
+    let segments = list_segments(fs, directory)?;
+    let unsealed = segments
+        .iter()
+        .filter(|segment| segment.state == SegmentState::Active);
+    Ok(unsealed.map(|segment| segment.name.first_lsn).min())
 }

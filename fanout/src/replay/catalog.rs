@@ -34,8 +34,12 @@ impl HeadCatalog {
         // Taken out while it is used: after an error the next one begins anew.
         let taken = kept.take();
         let cursor = match self.follow(taken) {
-            // The log was cut off before that cursor's place: what is there now is looked up anew.
-            Err(StreamError::Log(ReadError::Forked { .. })) => self.follow(None)?,
+            // What is between that cursor's place and the head was cut off, deleted, or is missing: nobody asked for that, and
+            // what is there now is looked up anew.
+            Err(
+                StreamError::NotKept { .. }
+                | StreamError::Log(ReadError::Forked { .. } | ReadError::Gap { .. }),
+            ) => self.follow(None)?,
             other => other?,
         };
         let catalog = Arc::clone(cursor.catalog());

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use pg_proto::{Lsn, Oid};
+use pg_proto::{Lsn, Oid, PgTimestamp};
 
 use super::decompress::decompress;
 use super::{
@@ -19,6 +19,8 @@ use crate::record::FIRST_AUX;
 
 /// Offset of a frame's dataStart: behind 'd', the length and 'w'.
 const START_OFFSET: usize = 6;
+/// Place of the time in it.
+const SEND_TIME_OFFSET: usize = 22;
 
 /// A block with its body: checked once, then shared. Its bytes are slices of the mapped file, or of one buffer
 /// that it was decompressed into.
@@ -155,6 +157,17 @@ impl Block {
         field
             .and_then(<[u8]>::first_chunk)
             .map_or(Lsn::INVALID, |bytes| Lsn(u64::from_be_bytes(*bytes)))
+    }
+
+    /// The time in the head of an entry's frame, 0 for a record without a frame.
+    #[must_use]
+    pub fn send_time(&self, entry: &Entry) -> PgTimestamp {
+        let field = self.frame(entry).get(SEND_TIME_OFFSET..);
+        field
+            .and_then(<[u8]>::first_chunk)
+            .map_or(PgTimestamp(0), |bytes| {
+                PgTimestamp(i64::from_be_bytes(*bytes))
+            })
     }
 
     /// What a reader made of the block, once for all who have it and for as long as somebody has it. It is not part of

@@ -46,7 +46,7 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Opens or creates `path` and locks it for this process until the file is dropped; `None` if another
-    /// one holds it.
+    /// one holds it, whose number the file has where there are processes.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn FsFile>>>;
 
     /// Creates a directory and those above it, as far as they are missing.

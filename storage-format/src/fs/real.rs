@@ -52,7 +52,14 @@ impl Fs for RealFs {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn FsFile>>> {
         let file = options().create(true).truncate(false).open(path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(RealFile(file)))),
+            Ok(()) => {
+                // For who finds it locked. Without it nothing is wrong, so that it does not matter if it can't be written.
+                let holder = std::process::id().to_string();
+                let _ = file
+                    .set_len(0)
+                    .and_then(|()| file.write_all_at(holder.as_bytes(), 0));
+                Ok(Some(Box::new(RealFile(file))))
+            }
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -4,6 +4,8 @@ use pg_proto::pgoutput::{BeginPrepare, Prepare};
 use pg_proto::read::{ReadError, Reader};
 use pg_proto::{Lsn, PgTimestamp, Xid};
 
+use crate::staging::PreparedId;
+
 /// Bytes before the gid.
 const FIXED_LEN: usize = 29;
 /// The flag of [`PreparedRecord::at_prepare`].
@@ -39,6 +41,15 @@ impl PreparedRecord {
             xid: prepare.xid,
             at_prepare,
             gid: prepare.gid.to_vec(),
+        }
+    }
+
+    /// Which transaction this is.
+    #[must_use]
+    pub fn id(&self) -> PreparedId {
+        PreparedId {
+            prepare_end_lsn: self.prepare_end_lsn,
+            gid: self.gid.clone(),
         }
     }
 

@@ -19,7 +19,9 @@ mod file;
 mod mark;
 mod prepared;
 mod reader;
+mod restore;
 mod transaction;
+mod two_phase;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -34,10 +36,12 @@ use crate::record::RecordKind;
 use file::StagedFile;
 use mark::MarkKind;
 pub(crate) use mark::{MARK_LEN, Mark};
-pub use prepared::{PreparedStore, PreparedTransaction};
+pub use prepared::{LoadedPrepared, PreparedStore, PreparedTransaction};
 pub use reader::{StagedItem, StagedReader, StagedStep};
 pub use transaction::StagedTransaction;
 use transaction::{StagedHead, StagedWriter};
+pub(crate) use two_phase::event_of;
+pub use two_phase::{PreparedId, TwoPhaseEvent, two_phase_events};
 
 /// The folder of staged transactions inside a log directory.
 const FOLDER: &str = "staging";

@@ -1,8 +1,12 @@
 //! Transactions that are prepared and not decided.
 //!
 //! PREPARE tells the source that they are safe here, and COMMIT PREPARED, perhaps weeks and restarts later, brings none of
-//! their records again. So each keeps its staged file, made durable, in a folder of its own, until its end is durable in
-//! the log. Whatever happens to older segments meanwhile, it can be written at its commit.
+//! their records again. So each keeps its staged file in a folder of its own until its end is durable in the log.
+//! Whatever happens to older segments meanwhile, it can be written at its commit.
+//!
+//! What makes a PREPARE safe is the log, which has the transaction too: one fsync of that serves many. The file is made
+//! durable when the segment with the PREPARE is finished, before anybody may delete that, and is made again from the
+//! log if the machine went down before (`restore`).
 //!
 //! Behind the blocks of such a file comes a trailer: what [`Trailer`] has, its length, its checksum, a magic.
 
@@ -30,6 +34,8 @@ const FOLDER: &str = "prepared";
 const MAGIC: [u8; 8] = *b"DECANTPR";
 /// Length, checksum and magic at the file's end.
 const TAIL_LEN: usize = 16;
+/// Extension of a file that is being made again.
+pub(super) const UNFINISHED: &str = "new";
 /// Longest trailer: a gid has at most 200 bytes, the rest are ids of subtransactions.
 const TRAILER_LEN_MAX: usize = 64 << 20;
 
@@ -66,6 +72,32 @@ impl PreparedTransaction {
     }
 }
 
+/// The files that a former process kept.
+#[derive(Debug, Default)]
+pub struct LoadedPrepared {
+    /// Those that can be used.
+    pub whole: Vec<PreparedTransaction>,
+    /// The others, and what is wrong with them.
+    pub damaged: Vec<(PathBuf, FormatError)>,
+}
+
+impl LoadedPrepared {
+    /// Where the first of their prepare records begins.
+    #[must_use]
+    pub fn first_prepare_lsn(&self) -> Option<Lsn> {
+        let whole = self.whole.iter().map(|one| one.record.prepare_lsn);
+        let damaged = self.damaged.iter();
+        whole
+            .chain(damaged.filter_map(|(path, _)| prepare_lsn_in(path)))
+            .min()
+    }
+}
+
+fn prepare_lsn_in(path: &Path) -> Option<Lsn> {
+    let (_, digits) = path.file_name()?.to_str()?.split_once('-')?;
+    u64::from_str_radix(digits, 16).ok().map(Lsn)
+}
+
 /// The folder of prepared transactions in a log directory.
 #[derive(Debug)]
 pub struct PreparedStore {
@@ -85,29 +117,86 @@ impl PreparedStore {
 
     /// Those that a former process kept and whose PREPARE is in the log, which ends at `log_end`; the source sends the
     /// others again, so their files are removed.
-    pub fn load(&self, log_end: Lsn) -> Result<Vec<PreparedTransaction>, FormatError> {
+    ///
+    /// A file that is not whole may not have been durable yet when the machine went down. The log, or the source, has the
+    /// PREPARE then: see [`Self::restore`].
+    pub fn load(&self, log_end: Lsn) -> Result<LoadedPrepared, FormatError> {
         let folder = &self.folder;
         let paths = self
             .fs
             .list(folder)
             .map_err(FormatError::io("list", folder))?;
-        let mut all = Vec::new();
+        let mut loaded = LoadedPrepared::default();
         for path in paths {
-            let file = self
-                .fs
-                .open(&path)
-                .map_err(FormatError::io("open", &path))?;
-            let prepared = self.read(file, &path)?;
-            if prepared.record.prepare_end_lsn > log_end {
-                prepared.resolved();
-            } else {
-                all.push(prepared);
+            if path.extension().is_some_and(|end| end == UNFINISHED) {
+                self.remove(&path)?;
+                continue;
+            }
+            match self.read(&path) {
+                Ok(prepared) if prepared.record.prepare_end_lsn <= log_end => {
+                    loaded.whole.push(prepared);
+                }
+                // The file goes with it.
+                Ok(prepared) => prepared.resolved(),
+                // The source sends it again: it was not confirmed.
+                Err(FormatError::Damaged { .. })
+                    if prepare_lsn_in(&path).is_some_and(|lsn| lsn >= log_end) =>
+                {
+                    self.remove(&path)?;
+                }
+                Err(error @ FormatError::Damaged { .. }) => loaded.damaged.push((path, error)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(all)
+        Ok(loaded)
     }
 
-    /// Makes a transaction durable. After an error it may be tried again.
+    /// Removes the file of [`LoadedPrepared::damaged`] that is of this transaction, if there is one.
+    pub fn remove_damaged(
+        &self,
+        loaded: &mut LoadedPrepared,
+        xid: Xid,
+        prepare_lsn: Lsn,
+    ) -> Result<(), FormatError> {
+        let path = self.path_of(xid, prepare_lsn);
+        let before = loaded.damaged.len();
+        loaded.damaged.retain(|(damaged, _)| *damaged != path);
+        if loaded.damaged.len() < before {
+            self.remove(&path)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), FormatError> {
+        let removed = self.fs.remove(path);
+        removed.map_err(FormatError::io("remove", path))
+    }
+
+    /// Makes these files outlive the machine, and that others were removed. After an error nothing may be relied on.
+    pub fn make_durable<'a>(
+        &self,
+        all: impl IntoIterator<Item = &'a PreparedTransaction>,
+    ) -> Result<(), FormatError> {
+        for prepared in all {
+            let staged = prepared.staged.file();
+            if let Some(file) = &staged.file {
+                file.sync_all().map_err(FormatError::sync(&staged.path))?;
+            }
+        }
+        let synced = self.fs.sync_dir(&self.folder);
+        synced.map_err(FormatError::sync(&self.folder))
+    }
+
+    pub(super) fn path_of(&self, xid: Xid, prepare_lsn: Lsn) -> PathBuf {
+        self.folder.join(format!("{xid}-{:016X}", prepare_lsn.0))
+    }
+
+    pub(super) fn fs(&self) -> Arc<dyn Fs> {
+        Arc::clone(&self.fs)
+    }
+
+    /// Keeps a transaction's file: it outlives the process, and after [`Self::make_durable`] the machine. Until then what
+    /// the log has of it at its PREPARE stands for it. After an error it may be tried again.
     pub fn keep(
         &self,
         staged: &mut StagedTransaction,
@@ -116,28 +205,23 @@ impl PreparedStore {
         let trailer = Trailer::bytes(staged, record);
         let file = staged.file_mut();
         let blocks_len = file.length;
-        let path = self
-            .folder
-            .join(format!("{}-{:016X}", record.xid, record.prepare_lsn.0));
+        let path = self.path_of(record.xid, record.prepare_lsn);
         let from = file.path.clone();
         let open = file.create()?;
         write_all_at(open, &mut [IoSlice::new(&trailer)], blocks_len)
             .map_err(FormatError::io("write", &from))?;
-        open.sync_all().map_err(FormatError::sync(&from))?;
         if from != path {
             self.fs
                 .rename(&from, &path)
                 .map_err(FormatError::io("rename", &from))?;
             file.path = path;
         }
-        self.fs
-            .sync_dir(&self.folder)
-            .map_err(FormatError::sync(&self.folder))?;
         file.set_kept(true);
         Ok(())
     }
 
-    fn read(&self, file: Box<dyn FsFile>, path: &Path) -> Result<PreparedTransaction, FormatError> {
+    fn read(&self, path: &Path) -> Result<PreparedTransaction, FormatError> {
+        let file = self.fs.open(path).map_err(FormatError::io("open", path))?;
         let length = file.length().map_err(FormatError::io("measure", path))?;
         let mut tail = [0; TAIL_LEN];
         let tail_at = length.saturating_sub(TAIL_LEN as u64);

@@ -137,6 +137,10 @@ impl StagedWriter {
         }
     }
 
+    pub(super) const fn xid(&self) -> Xid {
+        self.transaction.xid
+    }
+
     pub(super) const fn accounted(&self) -> usize {
         self.accounted
     }

@@ -8,6 +8,7 @@ use pg_proto::pgoutput::{Framing, Message, decode};
 use pg_proto::{Lsn, PgTimestamp};
 
 use super::replacement::{Keep, Replacement, move_aside};
+use super::undone::ended_behind;
 use super::walk::{Checked, Walk};
 use crate::block::{Block, BlockFlags, BlockHeader, BlockKind};
 use crate::catalog::{Catalog, read_own_versions, write_own_versions};
@@ -15,6 +16,7 @@ use crate::error::{Damage, FormatError};
 use crate::fs::Fs;
 use crate::record::RecordKind;
 use crate::segment::{FileWindow, SEGMENT_HEADER_LEN};
+use crate::staging::PreparedId;
 use crate::watermark::{Cut, LogPoint, WatermarkPublisher, WatermarkState};
 use crate::write::lock_existing;
 
@@ -29,6 +31,9 @@ pub struct CutOff {
     pub first_commit_lsn: Option<Lsn>,
     /// The files as they were, kept aside.
     pub moved: Vec<PathBuf>,
+    /// Transactions that were prepared at or before that position and whose end, or what may be it, was taken off: see
+    /// [`undo_decisions`](super::undo_decisions).
+    pub undone: Vec<PreparedId>,
 }
 
 /// Takes off what ends behind `lsn`. The old files are kept aside; readers that were past the new end are told so. No
@@ -56,6 +61,7 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
             was_lsn,
             first_commit_lsn: None,
             moved: Vec::new(),
+            undone: Vec::new(),
         });
     }
     let holder = segments
@@ -68,6 +74,7 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         .filter(|segment| segment.name.sequence >= holder.name.sequence)
         .collect();
     let first_commit_lsn = first_behind(fs, &touched, lsn)?;
+    let undone = ended_behind(fs, &touched, lsn)?;
     // Told first: whoever looks from now on sees nothing behind the cut.
     watermark.set_fence(Some(lsn))?;
     let epoch = watermark.last().map_or(0, |state| state.epoch) + 1;
@@ -100,6 +107,7 @@ pub fn cut_off(fs: &dyn Fs, log: &Path, lsn: Lsn) -> Result<CutOff, FormatError>
         was_lsn,
         first_commit_lsn,
         moved,
+        undone,
     })
 }
 
@@ -362,7 +370,7 @@ fn first_behind(fs: &dyn Fs, segments: &[&Checked], lsn: Lsn) -> Result<Option<L
     Ok(None)
 }
 
-fn whole_block(window: &mut FileWindow<'_>, offset: u64) -> Result<Block, FormatError> {
+pub(super) fn whole_block(window: &mut FileWindow<'_>, offset: u64) -> Result<Block, FormatError> {
     let path = window.path().to_owned();
     let at = |damage: Damage| damage.at(&path, offset);
     let found = window.header(offset)?.map_err(at)?;

@@ -11,12 +11,14 @@ mod quarantine;
 mod replacement;
 mod report;
 mod segment;
+mod undone;
 mod walk;
 
 pub use cut::{CutOff, cut_off};
 pub use derived::{Repaired, repair};
 pub use quarantine::{Quarantined, quarantine};
 pub use report::{Finding, Gap, Progress, Remedy, Report};
+pub use undone::{Undone, undo_decisions};
 
 use std::path::Path;
 

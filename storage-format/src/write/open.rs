@@ -102,10 +102,7 @@ fn prepare_directory(fs: &dyn Fs, directory: &Path) -> Result<Box<dyn FsFile>, F
     if list_segments(fs, directory)?.is_empty() {
         sync_way(fs, directory)?;
     }
-    let path = directory.join(LOCK_FILE);
-    fs.lock(&path)
-        .map_err(FormatError::io("lock", &path))?
-        .ok_or(FormatError::Locked { path })
+    lock(fs, directory)
 }
 
 /// Before there is a log: makes the names of the folders durable in which it will be, since any of them may have been
@@ -126,10 +123,24 @@ fn sync_way(fs: &dyn Fs, directory: &Path) -> Result<(), FormatError> {
 pub(crate) fn lock_existing(fs: &dyn Fs, directory: &Path) -> Result<Box<dyn FsFile>, FormatError> {
     let folder = SegmentName::folder(directory);
     fs.list(&folder).map_err(FormatError::io("list", &folder))?;
+    lock(fs, directory)
+}
+
+fn lock(fs: &dyn Fs, directory: &Path) -> Result<Box<dyn FsFile>, FormatError> {
     let path = directory.join(LOCK_FILE);
-    fs.lock(&path)
-        .map_err(FormatError::io("lock", &path))?
-        .ok_or(FormatError::Locked { path })
+    let locked = fs.lock(&path).map_err(FormatError::io("lock", &path))?;
+    locked.ok_or_else(|| {
+        let holder = holder(fs, &path);
+        FormatError::Locked { path, holder }
+    })
+}
+
+/// Which process has the lock, as that has written there.
+fn holder(fs: &dyn Fs, path: &Path) -> Option<u32> {
+    let mut text = [0; 10];
+    let file = fs.open_to_read(path).ok()?;
+    let length = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(text.get(..length)?).ok()?.parse().ok()
 }
 
 /// Finished segments that are not sealed.

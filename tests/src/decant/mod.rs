@@ -202,6 +202,15 @@ impl Decant {
         self.decoder = Some(Process::spawn("decoder", self.command("decoder"), &log));
     }
 
+    /// Starts the decoder so that it stops, as by SIGSTOP, when it meets a failpoint for the first time.
+    pub fn spawn_decoder_to_stop_at(&mut self, failpoint: &str) {
+        self.decoder = None;
+        let log = self.home.path().join("decoder.log");
+        let mut command = self.command("decoder");
+        command.env("FAILPOINT", format!("{failpoint}:1:stop"));
+        self.decoder = Some(Process::spawn("decoder", command, &log));
+    }
+
     /// Starts the decoder so that it dies, as by `kill -9`, when it meets a failpoint for the `count`-th time.
     pub fn spawn_decoder_to_die_at(&mut self, failpoint: &str, count: u32) {
         self.decoder = None;

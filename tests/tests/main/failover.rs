@@ -82,7 +82,13 @@ impl Pair {
 /// With a failover slot (PostgreSQL 17 and later) nothing is lost and nothing has to be done but to name the new primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_slot_goes_on_at_the_standby() {
-    let mut pair = Pair::with_failover_slot(18).await;
+    for major in [17, 18] {
+        goes_on_at_the_standby(major).await;
+    }
+}
+
+async fn goes_on_at_the_standby(major: u32) {
+    let mut pair = Pair::with_failover_slot(major).await;
     let url = pair.stage.decant.fanout(0).grpc_url();
     let subscriber = GrpcSubscriber::start(url, from_lsn(Lsn::INVALID), Keep::Rows);
     pair.write("insert into t values (1), (3)").await;
@@ -92,7 +98,8 @@ async fn a_failover_slot_goes_on_at_the_standby() {
     let end = pair.write_after("insert into t values (4)").await;
     subscriber.wait_for(end, patience()).await;
     subscriber.assert_contents(&pair.standby, &["t"]).await;
-    pair.stage.decant.decctl_successfully(&["verify"]);
+    let report = pair.stage.decant.decctl_successfully(&["verify"]);
+    assert!(!report.contains("gap"), "{report}");
 }
 
 /// The log has commits that the new primary lacks. Who has none of them goes on without loss.
@@ -169,6 +176,97 @@ async fn what_the_standby_lacked_is_cut_off() {
     assert_forked(&mut pair.stage, "ahead").await;
     let report = pair.stage.decant.decctl_successfully(&["verify"]);
     assert!(!report.contains("gap"), "{report}");
+}
+
+/// What was prepared before the fork and decided behind it on the lost side is undecided again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_decided_on_the_lost_side_is_decided_again() {
+    let mut pair = Pair::with_failover_slot(18).await;
+    for (id, gid) in [(1, "committed"), (2, "given up"), (3, "open")] {
+        pair.write(&format!(
+            "begin; insert into t values ({id}, '{gid}'); prepare transaction '{gid}'"
+        ))
+        .await;
+    }
+    pair.write("insert into t values (4, 'common')").await;
+    pair.stage.source.wait_for_standby(&pair.standby).await;
+    pair.standby.leave_primary().await;
+    pair.write("commit prepared 'committed'").await;
+    pair.write("rollback prepared 'given up'").await;
+    log_end(&mut pair.stage).await;
+    pair.fail_over().await;
+    let error = pair.stage.decant.decoder_error().await;
+    assert_mentions(&error, &["which left timeline 1 at ", "--accept-source"]);
+    let accept = ["verify", "--accept-source"];
+    let done = pair.stage.decant.decctl_successfully(&accept);
+    assert_mentions(
+        &done,
+        &[
+            "undecided again: \"committed\"",
+            "undecided again: \"given up\"",
+        ],
+    );
+    pair.stage.decant.start_decoder().await;
+    for gid in ["committed", "given up", "open"] {
+        pair.write_after(&format!("commit prepared '{gid}'")).await;
+    }
+    let last = pair.write_after("insert into t values (5, 'new')").await;
+    let url = pair.stage.decant.fanout(0).grpc_url();
+    let subscriber = GrpcSubscriber::start(url, from_lsn(Lsn::INVALID), Keep::Rows);
+    subscriber.wait_for(last, patience()).await;
+    subscriber.assert_contents(&pair.standby, &["t"]).await;
+    pair.stage.decant.decctl_successfully(&["verify"]);
+}
+
+/// A prepared transaction whose changes are not there any more stops the decoder, which says how to go on without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prepared_transaction_that_is_gone_can_be_left_out() {
+    let mut stage = Stage::new(16, 1, TABLE).await;
+    stage
+        .source
+        .sql("begin; insert into t values (1, 'gone'); prepare transaction 'x'")
+        .await;
+    stage.settle().await;
+    // Its segment is finished, so that nobody looks for its PREPARE there.
+    stage
+        .source
+        .sql("insert into t select g, repeat(md5(g::text), 40) from generate_series(10, 9000) g")
+        .await;
+    stage.source.sql("insert into t values (2, 'kept')").await;
+    stage.settle().await;
+    wait_until("its segment is sealed", patience(), async || {
+        let list = stage.decant.decctl_successfully(&["segments", "--json"]);
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let segments = list.as_array().or_else(|| list["segments"].as_array());
+        let first = segments.and_then(|all| all.first()).expect("a segment");
+        if first["sealed"] == true {
+            Ok(())
+        } else {
+            Err(list.to_string())
+        }
+    })
+    .await;
+    stage.decant.stop_decoder().await;
+    let folder = stage.decant.log_directory().join("prepared");
+    for file in std::fs::read_dir(&folder).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    stage.source.sql("insert into t values (3, 'kept')").await;
+    stage.source.sql("commit prepared 'x'").await;
+    stage.source.sql("insert into t values (4, 'kept')").await;
+    let error = stage.decant.decoder_error().await;
+    let end = position_behind(&error, "decctl verify --gap-to ");
+    let gap = ["verify", "--gap-to", &end.to_string()];
+    stage.decant.decctl_successfully(&gap);
+    stage.decant.start_decoder().await;
+    let last = stage.settle().await;
+    let url = stage.decant.fanout(0).grpc_url();
+    let early = GrpcSubscriber::start(url.clone(), from_lsn(Lsn::INVALID), Keep::Counts);
+    let told = early.wait_for_error(patience()).await;
+    assert_mentions(&told, &["DataLoss", &end.to_string()]);
+    let late = GrpcSubscriber::start(url, from_lsn(end), Keep::Counts);
+    late.wait_for(last, patience()).await;
+    late.look(|received| assert_eq!(received.changes, 1));
 }
 
 /// Who is past the fork gets the error that names what happened.

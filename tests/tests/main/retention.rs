@@ -4,8 +4,9 @@ use pg_proto::Lsn;
 use proto::v1::ListSegmentsRequest;
 use tests::expect::assert_mentions;
 use tests::scale::patience;
+use tests::sql::{Endpoint, SqlError};
 use tests::subscriber::{GrpcSubscriber, Keep, StreamClient, from_lsn};
-use tests::wait_until;
+use tests::{Cluster, wait_until};
 
 use super::stage::Stage;
 
@@ -14,7 +15,11 @@ const OPTIONS: &str = "proto_version '1', publication_names 'everything'";
 
 /// A log of several sealed segments.
 async fn stage() -> Stage {
-    let mut stage = Stage::new(15, 0, TABLE).await;
+    stage_of(15).await
+}
+
+async fn stage_of(major: u32) -> Stage {
+    let mut stage = Stage::new(major, 0, TABLE).await;
     stage.decant.stop_decoder().await;
     stage.decant.set("log.segment_bytes", 1 << 20);
     stage.decant.set("retention.keep_seconds", 0);
@@ -191,6 +196,78 @@ async fn a_slot_that_is_too_far_behind_is_invalidated() {
     client.receive_until(end, patience()).await;
     stage.decant.decctl_successfully(&["slot", "drop", "idle"]);
     stage.decant.decctl_successfully(&["verify"]);
+}
+
+/// What a client is told of a slot whose changes are gone is what a server of its source's version says, detail and hint
+/// included.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalidated_slot_says_what_a_servers_says() {
+    for major in 14..=18 {
+        let native = native_words(major).await;
+        let mut stage = stage_of(major).await;
+        let endpoint = stage.decant.fanout(0).endpoint();
+        create_slot(&endpoint).await;
+        fill(&stage, 0).await;
+        stage.decant.stop_decoder().await;
+        stage.decant.set("retention.slot_keep_bytes_max", 1);
+        stage.decant.start_decoder().await;
+        stage.decant.decctl_successfully(&["gc"]);
+        // What the fanout had read of the log last is deleted, and it has lost the decoder for a moment.
+        let mut session = tests::Session::connect(&endpoint).await.unwrap();
+        wait_until("the fanout hears of it", patience(), async || {
+            let sql = "select 1 from pg_replication_slots where wal_status = 'lost'";
+            match session.try_run(sql).await {
+                Ok(rows) if rows.len() == 1 => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        assert_eq!(words(&endpoint).await, native, "{major}");
+    }
+}
+
+async fn create_slot(endpoint: &Endpoint) {
+    let mut session = tests::Session::connect(endpoint).await.unwrap();
+    let sql = "select pg_create_logical_replication_slot('s', 'pgoutput')";
+    session.run(sql).await;
+}
+
+async fn native_words(major: u32) -> Vec<SqlError> {
+    let settings = [
+        ("max_slot_wal_keep_size", "1MB"),
+        ("min_wal_size", "32MB"),
+        ("max_wal_size", "32MB"),
+    ];
+    let server = Cluster::start_with(major, &settings).await;
+    server.sql(TABLE).await;
+    create_slot(&server.endpoint()).await;
+    wait_until("the slot loses its WAL", patience(), async || {
+        server.sql("select pg_switch_wal()").await;
+        let sql = "insert into t values (1) on conflict do nothing";
+        server.sql(sql).await;
+        server.sql("checkpoint").await;
+        let sql = "select wal_status from pg_replication_slots";
+        match server.value(sql).await.as_str() {
+            "lost" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    })
+    .await;
+    words(&server.endpoint()).await
+}
+
+/// What the ways to use the slot `s` are answered.
+async fn words(endpoint: &Endpoint) -> Vec<SqlError> {
+    let started = StreamClient::start(endpoint, "s", Lsn::INVALID, OPTIONS).await;
+    let mut all = vec![started.unwrap_err()];
+    for sql in [
+        "select pg_replication_slot_advance('s', pg_current_wal_lsn())",
+        "select pg_copy_logical_replication_slot('s', 'copy')",
+    ] {
+        let mut session = tests::Session::connect(endpoint).await.unwrap();
+        all.push(session.try_run(sql).await.unwrap_err());
+    }
+    all
 }
 
 async fn wait_until_stored(stage: &Stage, name: &str, end: Lsn) {

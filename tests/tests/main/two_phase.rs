@@ -1,5 +1,7 @@
 //! Prepared transactions over restarts of everything, for subscribers that want them at PREPARE and for those that do not.
 
+use std::path::Path;
+
 use pg_proto::Lsn;
 use pg_proto::pgoutput::{Framing, Message, decode};
 use tests::scale::patience;
@@ -49,6 +51,32 @@ async fn read(to: &Endpoint, slot: &str, options: &str, end: Lsn) -> Vec<Unit> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prepared_transactions_outlive_the_decoder() {
+    outlive(|_| {}).await;
+}
+
+/// Their files are durable only when their segment is finished. Before, the log stands for them when the machine goes down.
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_transactions_outlive_the_machine() {
+    let lose = |folder: &Path| {
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
+        files.sort();
+        for (number, path) in files.into_iter().enumerate() {
+            if number % 2 == 0 {
+                std::fs::remove_file(path).unwrap();
+            } else {
+                let file = std::fs::File::options().write(true).open(path).unwrap();
+                let length = file.metadata().unwrap().len();
+                file.set_len(length / 2).unwrap();
+            }
+        }
+    };
+    outlive(lose).await;
+}
+
+async fn outlive(lose: impl Fn(&Path)) {
     let settings = [("logical_decoding_work_mem", "64kB")];
     let mut stage = Stage::with_settings(15, &settings, 1, TABLES).await;
     let fanout = stage.decant.fanout(0).endpoint();
@@ -69,11 +97,13 @@ async fn prepared_transactions_outlive_the_decoder() {
     let files = || std::fs::read_dir(&folder).unwrap().count();
     assert_eq!(files(), 3);
     stage.decant.kill_decoder();
+    lose(&folder);
     session.run("insert into other values (2)").await;
     stage.decant.start_decoder().await;
     session.run("commit prepared 'large'").await;
     stage.settle().await;
     stage.decant.kill_decoder();
+    lose(&folder);
     for step in ["rollback prepared 'given up'", "commit prepared 'small'"] {
         session.run(step).await;
     }

@@ -102,6 +102,7 @@ impl Assembler {
                     xid: end.xid,
                     gid: String::from_utf8_lossy(end.gid).into_owned(),
                     commit: end.commit.commit_lsn,
+                    end: end.commit.end_lsn,
                 }
                 .into());
             }

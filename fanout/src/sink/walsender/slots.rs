@@ -170,9 +170,13 @@ impl Session<'_> {
             }
             PositionsError::Invalidated { slot, reason, .. } => {
                 let message = self.source.version.invalidated_slot(slot);
-                ErrorFields::error(error.sqlstate(), message)
-                    .with_detail(self.source.version.invalidation(reason))
-                    .with_hint(MAKE_ANEW)
+                let report = ErrorFields::error(error.sqlstate(), message)
+                    .with_detail(self.source.version.invalidation(reason));
+                match reason.as_str() {
+                    // No server has this reason, so that none says what to do.
+                    "forked" => report.with_hint(MAKE_ANEW),
+                    _ => report,
+                }
             }
             // It did answer: it can't do it now.
             PositionsError::Unavailable { source, .. }

@@ -107,6 +107,18 @@ impl ServerVersion {
         }
     }
 
+    /// What a server says of `pg_replication_slot_advance` of such a slot, which knows no reason before 18.
+    pub(crate) fn not_advanced(self, slot: &str, reason: &str) -> ErrorFields {
+        let code = sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE;
+        if self.0 >= 18 {
+            return ErrorFields::error(code, self.invalidated_slot(slot))
+                .with_detail(self.invalidation(reason));
+        }
+        let message = format!("replication slot \"{slot}\" cannot be advanced");
+        ErrorFields::error(code, message)
+            .with_detail("This slot has never previously reserved WAL, or it has been invalidated.")
+    }
+
     /// Whether a transaction must be read-only to use the snapshot of a new slot.
     pub(crate) const fn uses_snapshots_read_only(self) -> bool {
         self.0 >= 16

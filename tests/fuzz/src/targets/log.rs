@@ -238,7 +238,7 @@ fn run_prepared_file(bytes: &[u8]) -> bool {
     machine.put(&log.join("prepared").join("7-0000000000000100"), bytes);
     let store = PreparedStore::open(log, Arc::clone(&machine.fs) as Arc<dyn Fs>);
     let loaded = store.and_then(|store| store.load(Lsn(u64::MAX)));
-    loaded.is_ok_and(|loaded| !loaded.is_empty())
+    loaded.is_ok_and(|loaded| !loaded.whole.is_empty())
 }
 
 pub(super) fn seeds_of_prepared() -> Vec<Vec<u8>> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pg_proto::Lsn;
 use pg_proto::replication::left_timeline_at;
 use service::config::Config;
-use storage_format::fs::RealFs;
+use storage_format::fs::{Fs, RealFs};
 use storage_format::segment::read_identity;
 use storage_format::{Identity, LogWriter, PreparedStore, WriterOptions, verify};
 
@@ -46,7 +46,7 @@ fn accept(
     if let Some(switch_lsn) = facts.switch_lsn {
         let cut = verify::cut_off(&RealFs, directory, switch_lsn)?;
         if cut.was_lsn > switch_lsn {
-            common = Some(switch_lsn);
+            common = Some((switch_lsn, cut.undone.clone()));
             actions.push(Action::of_cut(cut));
         }
     }
@@ -54,14 +54,16 @@ fn accept(
         segment_bytes: config.log.segment_bytes,
         start_lsn: Lsn::INVALID,
     };
-    let fs = Arc::new(RealFs);
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let log_timeline = identity.timeline;
-    let (mut writer, recovery) =
-        LogWriter::open(directory, options, identity, Arc::clone(&fs) as _)?;
+    let (mut writer, recovery) = LogWriter::open(directory, options, identity, Arc::clone(&fs))?;
     let mut end_lsn = recovery.end_lsn;
-    if let Some(switch_lsn) = common {
+    if let Some((switch_lsn, undone)) = common {
+        let store = PreparedStore::open(directory, Arc::clone(&fs))?;
         // Those that were prepared behind it are the source's no more. Dropped, the others keep their files.
-        drop(PreparedStore::open(directory, fs)?.load(switch_lsn)?);
+        drop(store.load(switch_lsn)?);
+        let undone = verify::undo_decisions(&fs, directory, &store, undone)?;
+        actions.extend(Action::of_undone(&undone));
         // The log had all of both histories up to here.
         writer.progress(switch_lsn)?;
         end_lsn = end_lsn.max(switch_lsn);

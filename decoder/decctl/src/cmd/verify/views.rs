@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use pg_proto::Lsn;
 use serde::Serialize;
 use storage_format::Damage;
-use storage_format::verify::{CutOff, Finding, Quarantined, Remedy, Repaired, Report};
+use storage_format::staging::PreparedId;
+use storage_format::verify::{CutOff, Finding, Quarantined, Remedy, Repaired, Report, Undone};
 
 use crate::error::Error;
 use crate::output;
@@ -63,6 +64,9 @@ pub(super) struct Action {
     /// From and to.
     #[serde(skip_serializing_if = "Option::is_none")]
     timelines: Option<[u32; 2]>,
+    /// The identifier of a prepared transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prepared: Option<String>,
 }
 
 impl Action {
@@ -112,6 +116,24 @@ impl Action {
         }
     }
 
+    pub(super) fn of_undone(undone: &Undone) -> Vec<Self> {
+        let about = |what: &'static str| {
+            move |id: &PreparedId| Self {
+                what,
+                prepared: Some(String::from_utf8_lossy(&id.gid).into_owned()),
+                ..Self::default()
+            }
+        };
+        let restored =
+            about("the end of a prepared transaction was taken off, it is undecided again");
+        let lost = about(
+            "the end of a prepared transaction was taken off, and the log does not have its changes any more: when the \
+             source commits it the decoder will stop and say what to do",
+        );
+        let lost = undone.lost.iter().map(lost);
+        undone.restored.iter().map(restored).chain(lost).collect()
+    }
+
     pub(super) fn of_gap(from: Lsn, to: Lsn) -> Self {
         Self {
             what: "a gap was written at the log's end",
@@ -136,6 +158,9 @@ impl Action {
         }
         if let Some([from, to]) = self.timelines {
             line.push_str(&format!(" ({from} to {to})"));
+        }
+        if let Some(gid) = &self.prepared {
+            line.push_str(&format!(": {gid:?}"));
         }
         if let Some(file) = &self.file {
             line.push_str(&format!(": {}", file.display()));

@@ -10,7 +10,7 @@ use super::super::slot_name;
 use super::super::slots::{PLUGIN, exists, no_plugin, unknown};
 use super::call::FIRST_PID;
 use super::names::Function;
-use crate::positions::NewSlot;
+use crate::positions::{NewSlot, PositionsError};
 
 /// A statement that tells whether the role may use slots, and signal other sessions.
 pub(super) const RIGHTS: &str = "SELECT pg_catalog.json_build_array(rolsuper OR rolreplication, \
@@ -157,6 +157,12 @@ impl Session<'_> {
         let found = self.shared.services.positions.slot(source).await;
         let found = found.map_err(|error| self.slot_error(&error))?;
         let found = found.ok_or_else(|| unknown(source))?;
+        if !found.invalidation_reason.is_empty() {
+            // In the server's words; a copy would begin where its subscriber must not.
+            let message = "cannot copy a replication slot that doesn't reserve WAL";
+            let code = sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE;
+            return Err(ErrorFields::error(code, message));
+        }
         let plugin = match call.text(3) {
             "" => found.plugin,
             plugin => plugin.to_owned(),
@@ -188,7 +194,12 @@ impl Session<'_> {
             None => {
                 let (positions, pid) = (&self.shared.services.positions, self.backend.pid());
                 let acquired = positions.acquire_for(slot, pid).await;
-                acquired.map_err(|error| self.slot_error(&error))?
+                acquired.map_err(|error| match &error {
+                    PositionsError::Invalidated { reason, .. } => {
+                        self.source.version.not_advanced(slot, reason)
+                    }
+                    _ => self.slot_error(&error),
+                })?
             }
         };
         let head = self.shared.services.replay.head();
