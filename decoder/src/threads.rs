@@ -8,7 +8,6 @@ use pg_proto::Lsn;
 use service::config::Config;
 use storage_format::FormatError;
 use storage_format::fs::Fs;
-use storage_format::staging::PreparedStore;
 use storage_format::write::{LogWriter, Recovery};
 use tokio::sync::oneshot;
 
@@ -70,9 +69,7 @@ impl Workers {
             let _ = finished.send(*name);
         }
         let give_up = Arc::new(AtomicBool::new(false));
-        let prepared = PreparedStore::open(&directory, Arc::clone(&fs))?;
         let ports = AppenderPorts {
-            prepared,
             work: work_receiver,
             returned,
             wake: inputs.clone(),

@@ -1,6 +1,5 @@
 //! The appender's loop.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use pg_proto::Lsn;
 use storage_format::FormatError;
 use storage_format::block::BlockBuilder;
 use storage_format::segment::SegmentName;
-use storage_format::staging::{PreparedStore, PreparedTransaction};
+use storage_format::staging::PreparedTransaction;
 use storage_format::write::LogWriter;
 
 use super::work::{Returned, StagedWork, Work};
@@ -30,7 +29,6 @@ pub(crate) struct AppenderPorts {
     /// The ingest thread, which waits for its inputs and not for what is returned.
     pub(crate) wake: Sender<Input>,
     pub(crate) finished: Sender<SegmentName>,
-    pub(crate) prepared: PreparedStore,
     /// Set when waiting for room on the disk must end.
     pub(crate) give_up: Arc<AtomicBool>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -46,11 +44,6 @@ pub(crate) struct Appender {
     held: Vec<Returned>,
     /// Prepared transactions whose end will be durable with the next sync.
     decided: Vec<Arc<PreparedTransaction>>,
-    /// Files of transactions prepared in the segment that is being written, by the starts of their prepare records: the
-    /// segment stands for them.
-    undurable: BTreeMap<Lsn, Arc<PreparedTransaction>>,
-    /// Some were prepared in that segment.
-    has_prepared: bool,
     /// A whole transaction or a progress was appended since the last sync.
     dirty: bool,
     /// It was said that definitions of the publications lack that a change may need.
@@ -71,8 +64,6 @@ impl Appender {
             metrics,
             held: Vec::new(),
             decided: Vec::new(),
-            undurable: BTreeMap::new(),
-            has_prepared: false,
             dirty: false,
             told_lack: false,
         };
@@ -130,18 +121,15 @@ impl Appender {
             Work::Block(builder) => self.append(builder),
             Work::Staged(staged) => {
                 self.append_staged(&staged)?;
-                self.finish(Returned::Done, true)
+                self.finish(Returned::Done, true);
+                Ok(())
             }
             Work::Prepared(prepared) => {
                 self.when_there_is_room(|log| log.append_prepared(&prepared))?;
                 let bytes = prepared.staged().stored_bytes();
                 self.state.counters().bytes_written.add(bytes);
-                // Before: this one may be the first of the next segment.
-                self.pass_on_finished()?;
-                self.has_prepared = true;
-                self.undurable
-                    .insert(prepared.record().prepare_lsn, prepared);
-                self.finish(Returned::Done, true)
+                self.finish(Returned::Done, true);
+                Ok(())
             }
             Work::CommitPrepared(prepared, commit) => {
                 self.when_there_is_room(|log| log.append_commit_prepared(&prepared, &commit))?;
@@ -150,20 +138,24 @@ impl Appender {
                 let bytes = prepared.staged().stored_bytes();
                 counters.bytes_written.add(bytes);
                 self.decided.push(prepared);
-                self.finish(Returned::Done, true)
+                self.finish(Returned::Done, true);
+                Ok(())
             }
             Work::Decided(prepared) => {
                 self.decided.push(prepared);
-                self.finish(Returned::Done, true)
+                self.finish(Returned::Done, true);
+                Ok(())
             }
             Work::Progress(lsn) => {
                 self.when_there_is_room(|log| log.progress(lsn))?;
-                self.finish(Returned::Done, true)
+                self.finish(Returned::Done, true);
+                Ok(())
             }
             Work::Abandon => self.log.abandon_open_transaction(),
             Work::Timeline(timeline) => {
                 self.when_there_is_room(|log| log.begin_timeline(timeline))?;
-                self.pass_on_finished()
+                self.pass_on_finished();
+                Ok(())
             }
             Work::Sync => {
                 self.sync()?;
@@ -183,7 +175,8 @@ impl Appender {
         // What is inside one transaction only is made durable with its end.
         let complete = builder.end_lsn().is_some() || builder.open_transaction().is_none();
         self.when_there_is_room(|log| log.append(&mut builder))?;
-        self.finish(Returned::Block(builder), complete)
+        self.finish(Returned::Block(builder), complete);
+        Ok(())
     }
 
     fn append_staged(&mut self, staged: &StagedWork) -> Result<(), FormatError> {
@@ -239,7 +232,7 @@ impl Appender {
     }
 
     /// What needs no sync goes back at once.
-    fn finish(&mut self, returned: Returned, needs_sync: bool) -> Result<(), FormatError> {
+    fn finish(&mut self, returned: Returned, needs_sync: bool) {
         if needs_sync {
             self.dirty = true;
             self.held.push(returned);
@@ -247,23 +240,14 @@ impl Appender {
         } else {
             self.give_back(returned);
         }
-        self.pass_on_finished()
+        self.pass_on_finished();
     }
 
-    /// A sealed segment may be deleted, so that it can't stand for prepared transactions any more.
-    fn pass_on_finished(&mut self) -> Result<(), FormatError> {
-        let finished = self.log.take_finished();
-        if !finished.is_empty() && self.has_prepared {
-            let files = self.undurable.values().map(|prepared| &**prepared);
-            self.ports.prepared.make_durable(files)?;
-            self.undurable.clear();
-            self.has_prepared = false;
-        }
-        for name in finished {
+    fn pass_on_finished(&mut self) {
+        for name in self.log.take_finished() {
             // Ignored: without its thread the segment is sealed after the next start.
             let _ = self.ports.finished.send(name);
         }
-        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), FormatError> {
@@ -279,7 +263,6 @@ impl Appender {
         }
         for prepared in self.decided.drain(..) {
             prepared.resolved();
-            self.undurable.remove(&prepared.record().prepare_lsn);
         }
         for returned in std::mem::take(&mut self.held) {
             self.give_back(returned);

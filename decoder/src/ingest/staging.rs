@@ -189,7 +189,7 @@ impl StagingArea {
         })
     }
 
-    /// The transaction is prepared: it stays until it is decided.
+    /// The transaction is prepared: it stays until it is decided. Unless it is decided at once, it is made durable.
     pub(super) fn prepare(
         &mut self,
         record: PreparedRecord,

@@ -77,8 +77,6 @@ pub(super) fn undecided(
             .whole
             .extend(store.restore(&log, from, &mut missing)?);
     }
-    // Those of a process that died: from here on only this one's segments have what is not durable.
-    store.make_durable(&loaded.whole)?;
     Ok(loaded.whole)
 }
 

@@ -1,6 +1,7 @@
 //! The registry's store in sled.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ impl SledStore {
         let worked = work(&database);
         if worked.is_ok() {
             *place = Some(database);
+        } else {
+            close(database);
         }
         worked
     }
@@ -76,6 +79,22 @@ impl SledStore {
         let Pending { flushing, new } = &mut *pending;
         flushing.append(new);
         flushing.clone()
+    }
+}
+
+/// sled syncs its file when it is closed, and panics where that fails, as on a disk that turned read-only. What is not
+/// flushed is not relied on.
+fn close(database: sled::Db) {
+    if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {
+        tracing::error!("closing the registry failed");
+    }
+}
+
+impl Drop for SledStore {
+    fn drop(&mut self) {
+        if let Some(database) = self.database.get_mut().take() {
+            close(database);
+        }
     }
 }
 

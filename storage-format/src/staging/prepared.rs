@@ -1,12 +1,9 @@
 //! Transactions that are prepared and not decided.
 //!
 //! PREPARE tells the source that they are safe here, and COMMIT PREPARED, perhaps weeks and restarts later, brings none of
-//! their records again. So each keeps its staged file in a folder of its own until its end is durable in the log.
-//! Whatever happens to older segments meanwhile, it can be written at its commit.
-//!
-//! What makes a PREPARE safe is the log, which has the transaction too: one fsync of that serves many. The file is made
-//! durable when the segment with the PREPARE is finished, before anybody may delete that, and is made again from the
-//! log if the machine went down before (`restore`).
+//! their records again. So each keeps its staged file, made durable, in a folder of its own, until its end is durable in
+//! the log. Whatever happens to older segments meanwhile, it can be written at its commit. One that is missing all the same,
+//! as when its end was cut off after a fork, is made again from what the log has at its PREPARE (`restore`).
 //!
 //! Behind the blocks of such a file comes a trailer: what [`Trailer`] has, its length, its checksum, a magic.
 
@@ -172,21 +169,6 @@ impl PreparedStore {
         removed.map_err(FormatError::io("remove", path))
     }
 
-    /// Makes these files outlive the machine, and that others were removed. After an error nothing may be relied on.
-    pub fn make_durable<'a>(
-        &self,
-        all: impl IntoIterator<Item = &'a PreparedTransaction>,
-    ) -> Result<(), FormatError> {
-        for prepared in all {
-            let staged = prepared.staged.file();
-            if let Some(file) = &staged.file {
-                file.sync_all().map_err(FormatError::sync(&staged.path))?;
-            }
-        }
-        let synced = self.fs.sync_dir(&self.folder);
-        synced.map_err(FormatError::sync(&self.folder))
-    }
-
     pub(super) fn path_of(&self, xid: Xid, prepare_lsn: Lsn) -> PathBuf {
         self.folder.join(format!("{xid}-{:016X}", prepare_lsn.0))
     }
@@ -195,8 +177,7 @@ impl PreparedStore {
         Arc::clone(&self.fs)
     }
 
-    /// Keeps a transaction's file: it outlives the process, and after [`Self::make_durable`] the machine. Until then what
-    /// the log has of it at its PREPARE stands for it. After an error it may be tried again.
+    /// Makes a transaction durable. After an error it may be tried again.
     pub fn keep(
         &self,
         staged: &mut StagedTransaction,
@@ -210,12 +191,16 @@ impl PreparedStore {
         let open = file.create()?;
         write_all_at(open, &mut [IoSlice::new(&trailer)], blocks_len)
             .map_err(FormatError::io("write", &from))?;
+        open.sync_all().map_err(FormatError::sync(&from))?;
         if from != path {
             self.fs
                 .rename(&from, &path)
                 .map_err(FormatError::io("rename", &from))?;
             file.path = path;
         }
+        self.fs
+            .sync_dir(&self.folder)
+            .map_err(FormatError::sync(&self.folder))?;
         file.set_kept(true);
         Ok(())
     }

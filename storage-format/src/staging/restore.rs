@@ -73,9 +73,7 @@ impl PreparedStore {
         let record = PreparedRecord::new(prepare, true);
         let mut staged = writer.into_transaction();
         self.keep(&mut staged, &record)?;
-        let prepared = PreparedTransaction::new(staged, record);
-        self.make_durable([&prepared])?;
-        Ok(prepared)
+        Ok(PreparedTransaction::new(staged, record))
     }
 }
 

@@ -47,7 +47,12 @@ pub fn verify(
     let mut walk = Walk::new(fs, log, state, report.live)?;
     while let Some(segment) = walk.next(progress)? {
         report.count(&segment);
+        let found = report.findings.len();
         derived::check_index(fs, log, &segment, &mut report.findings)?;
+        // It may have been deleted after it was read.
+        if report.findings.len() > found && walk.was_deleted(segment.name)? {
+            report.findings.truncate(found);
+        }
         report.findings.extend(segment.findings);
     }
     if let Some(finding) = walk.lost(state) {

@@ -123,9 +123,11 @@ impl<'a> Walk<'a> {
         });
         let Some(file) = self.open(&mut info)? else {
             let mut gone = Checked::new(&info, 0, &self.carried);
-            // Retention deletes from the oldest on; in the middle nothing may be missing.
-            gone.deleted = self.carried.name.is_none() && self.live;
-            if !gone.deleted {
+            gone.deleted = self.was_deleted(info.name)?;
+            if gone.deleted {
+                // The next one follows from nothing that is there.
+                self.carried = Carried::default();
+            } else {
                 gone.find(
                     0,
                     Damage::Content("the file is gone, expected a segment".to_owned()),
@@ -140,6 +142,17 @@ impl<'a> Walk<'a> {
         self.done_bytes += checked.file_len;
         self.carry(&checked);
         Ok(Some(checked))
+    }
+
+    /// Whether retention has passed a segment since the directory was listed. It deletes from the oldest on; in the middle
+    /// nothing may be missing.
+    pub(super) fn was_deleted(&self, name: SegmentName) -> Result<bool, FormatError> {
+        if !self.live {
+            return Ok(false);
+        }
+        let segments = list_segments(self.fs, self.log)?;
+        let oldest = segments.first().map(|info| info.name.sequence);
+        Ok(oldest.is_some_and(|oldest| name.sequence < oldest))
     }
 
     /// Opens a segment's file; sealing may have replaced it since the directory was listed.

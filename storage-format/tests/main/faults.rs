@@ -8,9 +8,7 @@ use pg_proto::{Lsn, Oid, Xid};
 use storage_format::fs::RealFs;
 use storage_format::record::{PreparedRecord, RecordKind};
 use storage_format::watermark::WatermarkReader;
-use storage_format::{
-    FormatError, LogWriter, PreparedStore, PreparedTransaction, SealOptions, Staging, seal_segment,
-};
+use storage_format::{FormatError, LogWriter, PreparedStore, SealOptions, Staging, seal_segment};
 
 use crate::faulty_fs::{Fault, FaultyFs, Operation};
 use crate::support::{
@@ -183,10 +181,8 @@ fn a_sync_that_finds_the_disk_full_is_not_repeated() {
     let store = PreparedStore::open(log.path(), Arc::new(fs.clone())).unwrap();
     staged_rows(&mut staging, 200);
     let mut staged = staging.finish(Xid(7)).unwrap();
-    store.keep(&mut staged, &prepared()).unwrap();
-    let prepared = PreparedTransaction::new(staged, prepared());
     fs.fail(Operation::Sync, 0, Fault::NoSpace, false);
-    let error = store.make_durable([&prepared]).unwrap_err();
+    let error = store.keep(&mut staged, &prepared()).unwrap_err();
     assert!(!error.is_retryable(), "{error}");
 }
 
