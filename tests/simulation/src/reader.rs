@@ -64,6 +64,12 @@ impl Reader {
         self.open.is_some()
     }
 
+    /// Whether it is shown what is not durable yet.
+    #[must_use]
+    pub fn is_served_early(&self) -> bool {
+        self.serve == Serve::Written
+    }
+
     /// Opens the log where it was. False if the log is not that far, which may be after a power loss, if it was shown
     /// what was not durable.
     pub fn open(
