@@ -1,6 +1,9 @@
 //! Whole CopyData frames, one behind the other.
 
+use std::time::Duration;
+
 use pg_proto::Reader;
+use pg_proto::pgoutput::{self, Framing, Message};
 use pg_proto::read::ReadError;
 use pg_proto::replication::{BackendCopy, Keepalive, XLogData};
 
@@ -42,6 +45,8 @@ pub(crate) struct Glance {
     pub(crate) reply_requested: bool,
     /// Whether there is nothing in it but changes inside a transaction, of which nobody learns before its end.
     pub(crate) inside: bool,
+    /// How long the last transaction that begins in it had been committed when the source sent it, by the source's clock.
+    pub(crate) lag: Option<Duration>,
 }
 
 /// First bytes of pgoutput's messages that neither begin nor end anything.
@@ -56,9 +61,13 @@ pub(crate) fn glance(batch: &[u8]) -> Result<Glance, ReadError> {
     let mut frames = Frames::new(batch);
     while let Some(frame) = frames.next()? {
         match frame {
-            BackendCopy::XLogData(XLogData { end, payload, .. }) => {
-                glance.received = glance.received.max(end);
-                glance.inside &= payload.first().is_some_and(|tag| INSIDE.contains(tag));
+            BackendCopy::XLogData(data) => {
+                glance.received = glance.received.max(data.end);
+                let tag = data.payload.first();
+                glance.inside &= tag.is_some_and(|tag| INSIDE.contains(tag));
+                if tag == Some(&pgoutput::tag::BEGIN) {
+                    glance.lag = lag(&data);
+                }
             }
             BackendCopy::Keepalive(Keepalive {
                 end,
@@ -72,6 +81,15 @@ pub(crate) fn glance(batch: &[u8]) -> Result<Glance, ReadError> {
         }
     }
     Ok(glance)
+}
+
+/// That of a BEGIN. Whoever takes the message apart says what is wrong with it.
+fn lag(begin: &XLogData<'_>) -> Option<Duration> {
+    let Ok(Message::Begin(decoded)) = pgoutput::decode(begin.payload, Framing::Plain) else {
+        return None;
+    };
+    let micros = begin.send_time.0.saturating_sub(decoded.commit_time.0);
+    Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -97,6 +115,7 @@ mod tests {
             received: Lsn(9),
             reply_requested: true,
             inside: false,
+            lag: None,
         };
         assert_eq!(glance(&batch).unwrap(), expected);
     }
@@ -114,6 +133,28 @@ mod tests {
         for end in [message(b'C'), message(b'B'), keepalive(9, 0)] {
             assert!(!glance(&[rows.clone(), end].concat()).unwrap().inside);
         }
+    }
+
+    #[test]
+    fn sees_how_late_transactions_are() {
+        let begin = |sent: i64, committed: i64| {
+            let mut frame = b"d\0\0\0\x32w".to_vec();
+            frame.extend_from_slice(&[0; 16]);
+            frame.extend_from_slice(&sent.to_be_bytes());
+            frame.push(b'B');
+            frame.extend_from_slice(&7_u64.to_be_bytes());
+            frame.extend_from_slice(&committed.to_be_bytes());
+            frame.extend_from_slice(&3_u32.to_be_bytes());
+            frame
+        };
+        let lag = |batch: &[Vec<u8>]| glance(&batch.concat()).unwrap().lag;
+        assert_eq!(lag(&[keepalive(9, 0)]), None);
+        let late = begin(5_000, 2_000);
+        let micros = |micros| Some(Duration::from_micros(micros));
+        assert_eq!(lag(std::slice::from_ref(&late)), micros(3_000));
+        assert_eq!(lag(&[late, begin(6_000, 5_999)]), micros(1));
+        // Its clock was set back.
+        assert_eq!(lag(&[begin(6_000, 7_000)]), micros(0));
     }
 
     #[test]

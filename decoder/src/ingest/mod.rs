@@ -19,7 +19,7 @@ mod thread;
 mod undecided;
 
 pub use error::StreamError;
-pub(crate) use frames::glance;
+pub(crate) use frames::{Glance, glance};
 pub(crate) use log_sink::AppenderPort;
 pub(crate) use pipeline::{Pipeline, Session, Stopped};
 pub(crate) use staging::StagingArea;

@@ -6,17 +6,28 @@
 //! and one read takes what came meanwhile. A stream with room between its messages is read at once.
 //!
 //! Inside a transaction fewer messages are enough: nobody learns of them before it ends, so that nothing is late.
+//!
+//! What is late already may be a little later: while the source is behind its own commits, messages gather for a part of
+//! that lag. They then fill the socket's window, and what the walsender sends behind a full window the kernel
+//! gathers in large pieces instead of carrying each message alone: that costs the source half as much, and the reader a
+//! fraction. Whatever has gathered is read to its end without a wait, so that the source is not held up.
 
 use std::time::{Duration, Instant};
 
-/// How long messages gather.
+use crate::ingest::Glance;
+
+/// How long messages gather at least.
 const TICK: Duration = Duration::from_millis(1);
+/// How long at most.
+const PAUSE_MAX: Duration = Duration::from_millis(8);
+/// By this part of a lag it may grow.
+const PART_OF_LAG: u32 = 16;
 /// So many reads within a tick are a dense stream: some thousand small transactions a second, or a large one.
 const DENSE_READS: u32 = 24;
 /// So many reads of nothing but one transaction's changes, within so long, are one, too.
 const INSIDE_READS: u32 = 6;
 const INSIDE_TIME: Duration = Duration::from_millis(2);
-/// A tick that brings fewer bytes than this was no dense one.
+/// A pause that brings fewer bytes than this was no dense one.
 const SPARSE_BYTES: usize = 2 << 10;
 /// A read of so much was not all that there is.
 const MORE_BYTES: usize = 64 << 10;
@@ -30,6 +41,10 @@ pub(super) struct Gather {
     inside_since: Instant,
     inside_reads: u32,
     dense: bool,
+    /// There was a pause before the read.
+    paused: bool,
+    /// Of the transaction that began last.
+    lag: Duration,
 }
 
 impl Gather {
@@ -40,24 +55,28 @@ impl Gather {
             inside_since: now,
             inside_reads: 0,
             dense: false,
+            paused: false,
+            lag: Duration::ZERO,
         }
     }
 
-    /// Notes a read of `len` bytes, and whether they are nothing but one transaction's changes; how long to wait before
-    /// the next one.
+    /// Notes a read of `len` bytes and what was seen in it; how long to wait before the next one.
     pub(super) fn after_read(
         &mut self,
         len: usize,
-        inside: bool,
+        seen: &Glance,
         now: Instant,
     ) -> Option<Duration> {
-        if self.dense {
-            self.dense = len >= SPARSE_BYTES;
-        } else {
+        self.lag = seen.lag.unwrap_or(self.lag);
+        if !self.dense {
             self.count(now);
-            self.count_inside(inside, now);
+            self.count_inside(seen.inside, now);
+        } else if self.paused {
+            self.dense = len >= SPARSE_BYTES;
         }
-        (self.dense && len < MORE_BYTES).then_some(TICK)
+        self.paused = self.dense && len < MORE_BYTES;
+        let pause = (self.lag / PART_OF_LAG).clamp(TICK, PAUSE_MAX);
+        self.paused.then_some(pause)
     }
 
     fn count(&mut self, now: Instant) {
@@ -83,6 +102,13 @@ impl Gather {
 mod tests {
     use super::*;
 
+    const SEEN: Glance = Glance {
+        received: pg_proto::Lsn::INVALID,
+        reply_requested: false,
+        inside: false,
+        lag: None,
+    };
+
     #[test]
     fn waits_only_while_the_stream_is_dense() {
         let start = Instant::now();
@@ -91,26 +117,42 @@ mod tests {
         let mut now = start;
         for message in 0..100 {
             now += Duration::from_micros(if message % 4 == 0 { 1000 } else { 20 });
-            assert_eq!(gather.after_read(60, false, now), None);
+            assert_eq!(gather.after_read(60, &SEEN, now), None);
         }
         // A message each ten microseconds.
         let mut waited = None;
         for _ in 0..DENSE_READS {
             now += Duration::from_micros(10);
-            waited = gather.after_read(200, false, now);
+            waited = gather.after_read(200, &SEEN, now);
         }
         assert_eq!(waited, Some(TICK));
         // It goes on.
         now += TICK;
-        assert_eq!(gather.after_read(20_000, false, now), Some(TICK));
-        // More than a read takes is there.
-        assert_eq!(gather.after_read(256 << 10, false, now), None);
+        assert_eq!(gather.after_read(20_000, &SEEN, now), Some(TICK));
+        // More than a read takes is there, and a little is left at its end.
+        assert_eq!(gather.after_read(256 << 10, &SEEN, now), None);
+        assert_eq!(gather.after_read(60, &SEEN, now), Some(TICK));
         now += TICK;
-        assert_eq!(gather.after_read(20_000, false, now), Some(TICK));
+        assert_eq!(gather.after_read(20_000, &SEEN, now), Some(TICK));
         // It has ended, and the next message is read at once.
         now += TICK;
-        assert_eq!(gather.after_read(60, false, now), None);
-        assert_eq!(gather.after_read(60, false, now), None);
+        assert_eq!(gather.after_read(60, &SEEN, now), None);
+        assert_eq!(gather.after_read(60, &SEEN, now), None);
+    }
+
+    #[test]
+    fn waits_for_a_part_of_the_lag() {
+        let now = Instant::now();
+        let mut gather = Gather::new(now);
+        let mut read = |lag| gather.after_read(20_000, &Glance { lag, ..SEEN }, now);
+        while read(None).is_none() {}
+        let lag = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(read(lag(15)), Some(TICK));
+        assert_eq!(read(lag(32)), Some(Duration::from_millis(2)));
+        // Inside the same transaction.
+        assert_eq!(read(None), Some(Duration::from_millis(2)));
+        assert_eq!(read(lag(3_600_000)), Some(PAUSE_MAX));
+        assert_eq!(read(lag(0)), Some(TICK));
     }
 
     #[test]
@@ -119,7 +161,7 @@ mod tests {
         let mut gather = Gather::new(now);
         let mut read = |inside, micros| {
             now += Duration::from_micros(micros);
-            gather.after_read(200, inside, now)
+            gather.after_read(200, &Glance { inside, ..SEEN }, now)
         };
         // Small transactions, and rows with room between them.
         for _ in 0..100 {

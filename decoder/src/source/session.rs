@@ -14,7 +14,7 @@ use super::error::SourceError;
 use super::feedback::{Feedback, Pace, Requests};
 use super::gather::Gather;
 use super::witness::Witness;
-use crate::ingest::{Pipeline, Session, glance};
+use crate::ingest::{Glance, Pipeline, Session, glance};
 use crate::state::DecoderState;
 
 /// After this long without a word the source is asked for one, and after as long again given up, as
@@ -38,9 +38,7 @@ pub(super) enum Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passed {
     /// It was handed over.
-    On,
-    /// It was handed over, and is nothing but changes of a transaction.
-    Inside,
+    On(Glance),
     /// The stream ends.
     Ended(Ended),
 }
@@ -124,12 +122,12 @@ impl<'a> Streaming<'a> {
                 Event::Frames(frames) => {
                     silent = false;
                     let len = frames.len();
-                    let passed = self.pass_on(frames).await?;
-                    if let Passed::Ended(ended) = passed {
-                        return Ok(ended);
+                    match self.pass_on(frames).await? {
+                        Passed::Ended(ended) => return Ok(ended),
+                        Passed::On(seen) => {
+                            self.pause = self.gather.after_read(len, &seen, Instant::now());
+                        }
                     }
-                    let inside = passed == Passed::Inside;
-                    self.pause = self.gather.after_read(len, inside, Instant::now());
                 }
                 Event::Silence if silent => {
                     let silence = SILENCE * 2;
@@ -194,8 +192,7 @@ impl<'a> Streaming<'a> {
             }
             Ok(match session.batch(frames).await {
                 Err(_) => Passed::Ended(Ended::PipelineStopped),
-                Ok(()) if seen.inside => Passed::Inside,
-                Ok(()) => Passed::On,
+                Ok(()) => Passed::On(seen),
             })
         };
         tokio::select! {
