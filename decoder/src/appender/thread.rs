@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pg_proto::Lsn;
 use storage_format::FormatError;
@@ -48,6 +48,8 @@ pub(crate) struct Appender {
     dirty: bool,
     /// It was said that definitions of the publications lack that a change may need.
     told_lack: bool,
+    /// Readers were shown then that the writer lives.
+    last_heartbeat: Option<Instant>,
 }
 
 impl Appender {
@@ -66,6 +68,7 @@ impl Appender {
             decided: Vec::new(),
             dirty: false,
             told_lack: false,
+            last_heartbeat: None,
         };
         appender.publish();
         appender
@@ -111,8 +114,14 @@ impl Appender {
     /// Makes durable what was done, and shows that the writer lives.
     pub(crate) fn settle(&mut self) -> Result<(), FormatError> {
         self.sync()?;
-        self.log.heartbeat(self.ports.clock.time_of_day())?;
-        self.state.disk().note_turn(self.ports.clock.now());
+        let now = self.ports.clock.now();
+        self.state.disk().note_turn(now);
+        // Each is a call, and wakes who watches the file.
+        let fresh = |last| now < last + HEARTBEAT / 2;
+        if !self.last_heartbeat.is_some_and(fresh) {
+            self.log.heartbeat(self.ports.clock.time_of_day())?;
+            self.last_heartbeat = Some(now);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `service` | the calls of `decant.v1.Control` |
+//! | `heads` | the log's head, told again and again |
 //! | `slots` | making a slot: where it may start |
 //! | `publications` | Decant's own publications |
 //! | `versions` | from where on their definitions count |
@@ -11,6 +12,7 @@
 //! | `maintenance` | what the registry needs every second |
 
 mod convert;
+mod heads;
 mod maintenance;
 mod publications;
 mod server;

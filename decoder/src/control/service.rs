@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::stream;
 use pg_proto::Lsn;
 use proto::v1::control_server::Control;
 use proto::v1::{
@@ -26,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::convert::{self, explain_error, internal, refresh_error, registry_error};
+use super::heads::heads;
 use super::slots::{Position, alter, create_at, create_copy};
 use crate::catalog::{Explainer, Recogniser};
 use crate::registry::{Holder, LEASE, NewSlot, Registry, Slot, SlotChange};
@@ -219,16 +219,12 @@ impl Control for ControlService {
     type WatchHeadStream = Heads;
 
     /// A watch channel holds only the newest head, and it is looked at when the client can take one.
-    async fn watch_head(&self, _: Request<WatchHeadRequest>) -> Result<Response<Heads>, Status> {
-        let first = (self.state.watch_head(), self.shutdown.clone(), true);
-        let heads = stream::unfold(first, async |(mut heads, shutdown, at_once)| {
-            if !at_once {
-                let changed = shutdown.run_until_cancelled(heads.changed()).await?;
-                changed.ok()?;
-            }
-            let head = convert::head(*heads.borrow_and_update());
-            Some((Ok(head), (heads, shutdown, false)))
-        });
+    async fn watch_head(
+        &self,
+        request: Request<WatchHeadRequest>,
+    ) -> Result<Response<Heads>, Status> {
+        let interval = request.into_inner().min_interval_ms;
+        let heads = heads(&self.state, &self.shutdown, interval);
         Ok(Response::new(Box::pin(heads)))
     }
 

@@ -425,7 +425,7 @@ async fn a_slow_reader_of_heads_sees_the_newest() {
     fixture.publish(1, 1);
     let heads = fixture
         .client
-        .watch_head(WatchHeadRequest {})
+        .watch_head(WatchHeadRequest::default())
         .await
         .unwrap();
     let mut heads = heads.into_inner();
@@ -455,7 +455,7 @@ async fn shutdown_ends_streams_and_waiting_requests() {
     let mut fixture = Fixture::new().await;
     let heads = fixture
         .client
-        .watch_head(WatchHeadRequest {})
+        .watch_head(WatchHeadRequest::default())
         .await
         .unwrap();
     let mut heads = heads.into_inner();

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
+use super::doorbell::Doorbell;
 use super::staged::StagedFiles;
 use super::{HeadTeller, HeadTold};
 use crate::positions::Positions;
@@ -19,14 +20,22 @@ use crate::versions::VersionsFile;
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Time between two looks at a log that moves, while the decoder can't be heard.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// How often the decoder tells the head to who hears the doorbell.
+const SELDOM_MS: u32 = 1_000;
 /// Time before the decoder is called again after it hung up or did not answer.
 const CALL_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time for the decoder to answer a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Follows the log's head: at once while the decoder's control service tells it, otherwise by looking at the
-/// watermark. What the decoder tells is only a reason to look: the watermark is what counts.
+/// Follows the log's head: at once while the decoder's control service tells it or the [`Doorbell`] rings, otherwise by
+/// looking at the watermark. What is told is only a reason to look: the watermark is what counts.
 pub(crate) struct HeadWatcher {
+    doorbell: Doorbell,
+    look: Look,
+}
+
+/// What is looked at.
+struct Look {
     positions: Positions,
     head: HeadTeller,
     staged: StagedFiles,
@@ -48,8 +57,9 @@ impl HeadWatcher {
         staged: StagedFiles,
         versions: VersionsFile,
     ) -> (Self, HeadTold) {
+        let doorbell = Doorbell::new(log.directory());
         let (head, told) = HeadTeller::new(log);
-        let watcher = Self {
+        let look = Look {
             positions,
             head,
             staged,
@@ -59,28 +69,34 @@ impl HeadWatcher {
                 failed: false,
             }),
         };
-        (watcher, told)
+        (Self { doorbell, look }, told)
     }
 
     /// Watches until `shutdown` is cancelled. Then everybody who waits at the head is told so.
-    pub(crate) async fn run(self, shutdown: CancellationToken) {
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         tokio::select! {
             () = self.watch() => {}
             () = shutdown.cancelled() => {}
         }
     }
 
-    async fn watch(&self) {
+    async fn watch(&mut self) {
         let mut interval = LOOK_INTERVAL_MIN;
         loop {
             let call_again = Instant::now() + CALL_INTERVAL;
-            match self.call().await {
-                Ok(heads) => self.listen(heads).await,
+            self.doorbell.listen();
+            let often = !self.doorbell.is_believed();
+            match self.look.call(often).await {
+                Ok(heads) => {
+                    if self.listen(heads, often).await {
+                        continue;
+                    }
+                }
                 Err(status) => tracing::debug!(%status, "the decoder does not tell the log's head"),
             }
-            self.positions.note_connected(false);
+            self.look.positions.note_connected(false);
             while Instant::now() < call_again {
-                interval = if self.look() {
+                interval = if self.look.now() {
                     LOOK_INTERVAL_MIN
                 } else {
                     (interval * 2).min(CALL_INTERVAL)
@@ -90,9 +106,52 @@ impl HeadWatcher {
         }
     }
 
-    async fn call(&self) -> Result<Streaming<Head>, Status> {
+    /// Looks whenever the doorbell rings or the decoder says that there is more, until it hangs up. True if it must be
+    /// called again at once, to tell the head more or less often.
+    async fn listen(&mut self, mut heads: Streaming<Head>, often: bool) -> bool {
+        let Self { doorbell, look } = self;
+        if often {
+            tracing::info!("the decoder tells the log's head");
+        }
+        look.positions.note_connected(true);
+        while often != doorbell.is_believed() {
+            tokio::select! {
+                biased;
+                () = doorbell.rung() => {
+                    look.now();
+                }
+                told = tokio::time::timeout(LOOK_INTERVAL_MAX, heads.message()) => match told {
+                    Ok(Ok(Some(_))) | Err(_) => {
+                        if look.now() {
+                            doorbell.missed();
+                        }
+                    }
+                    Ok(Ok(None)) => {
+                        tracing::info!("the decoder ended; looking at the log's head until it is back");
+                        return false;
+                    }
+                    Ok(Err(status)) => {
+                        let reason = status.message();
+                        tracing::info!(
+                            reason,
+                            "lost the decoder; looking at the log's head until it is back"
+                        );
+                        return false;
+                    }
+                },
+            }
+        }
+        true
+    }
+}
+
+impl Look {
+    /// Asks the decoder to tell the head, often or just so that nothing is missed for long.
+    async fn call(&self, often: bool) -> Result<Streaming<Head>, Status> {
         let mut control = self.positions.control();
-        let request = WatchHeadRequest {};
+        let request = WatchHeadRequest {
+            min_interval_ms: if often { 0 } else { SELDOM_MS },
+        };
         // While this waits nobody is woken; an address that does not answer is given up soon.
         let call = tokio::time::timeout(CALL_TIMEOUT, control.watch_head(request));
         let mut call = std::pin::pin!(call);
@@ -103,39 +162,14 @@ impl HeadWatcher {
                     return answer.map(tonic::Response::into_inner);
                 }
                 () = tokio::time::sleep(LOOK_INTERVAL_MIN) => {
-                    self.look();
-                }
-            }
-        }
-    }
-
-    /// Looks whenever the decoder says that there is more, until it hangs up.
-    async fn listen(&self, mut heads: Streaming<Head>) {
-        tracing::info!("the decoder tells the log's head");
-        self.positions.note_connected(true);
-        loop {
-            match tokio::time::timeout(LOOK_INTERVAL_MAX, heads.message()).await {
-                Ok(Ok(Some(_))) | Err(_) => {
-                    self.look();
-                }
-                Ok(Ok(None)) => {
-                    tracing::info!("the decoder ended; looking at the log's head until it is back");
-                    return;
-                }
-                Ok(Err(status)) => {
-                    let reason = status.message();
-                    tracing::info!(
-                        reason,
-                        "lost the decoder; looking at the log's head until it is back"
-                    );
-                    return;
+                    self.now();
                 }
             }
         }
     }
 
     /// True if the head has moved.
-    fn look(&self) -> bool {
+    fn now(&self) -> bool {
         // First: what came on the source's stream before the head's last commit is sent before it.
         self.staged.look();
         self.look_at_versions();

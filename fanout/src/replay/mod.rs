@@ -34,6 +34,7 @@
 //! deleted behind the reader meanwhile. What can't be handed over is an error, never a gap.
 
 mod catalog;
+mod doorbell;
 mod early;
 #[cfg(test)]
 mod early_tests;

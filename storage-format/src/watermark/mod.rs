@@ -1,4 +1,4 @@
-//! How far readers may read: a small file, written by the decoder, mapped by everybody.
+//! How far readers may read: a small file, written by the decoder by calls, mapped by readers.
 //!
 //! # Format
 //!

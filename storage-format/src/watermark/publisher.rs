@@ -109,11 +109,19 @@ impl WatermarkPublisher {
     }
 
     /// Writes words, little-endian.
-    pub(super) fn put(&self, word: usize, values: &[u64]) -> Result<(), WatermarkError> {
-        let bytes: Vec<u8> = values.iter().copied().flat_map(u64::to_le_bytes).collect();
+    pub(super) fn put<const N: usize>(
+        &self,
+        word: usize,
+        values: &[u64; N],
+    ) -> Result<(), WatermarkError> {
+        let bytes = values.map(u64::to_le_bytes);
         let offset = (word * size_of::<u64>()) as u64;
-        write_all_at(&*self.file, &mut [IoSlice::new(&bytes)], offset)
-            .map_err(|source| self.failed("write", source))
+        write_all_at(
+            &*self.file,
+            &mut [IoSlice::new(bytes.as_flattened())],
+            offset,
+        )
+        .map_err(|source| self.failed("write", source))
     }
 
     fn sync(&self) -> Result<(), WatermarkError> {

@@ -16,8 +16,9 @@ use tokio::time::Instant;
 /// Progress that is not caused by a message goes out at most this often: a keepalive per transaction would
 /// double the packets, and a PostgreSQL subscriber answers each of them.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
-/// The same of a subscriber that gets nothing but progress, again and again.
-const PROGRESS_INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// The same of a subscriber that gets nothing but progress, again and again. Shorter than the second after which a stream
+/// that nothing concerns looks again (`replay/waiters.rs`), so that it is woken once for the look and for what that finds.
+const PROGRESS_INTERVAL_MAX: Duration = Duration::from_millis(900);
 
 /// What is due now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +203,7 @@ mod tests {
             now = next;
             timers.sent_keepalive(now, lsn, false);
         }
-        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1_000, 1_000, 1_000]);
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 900, 900, 900]);
         timers.sent_changes();
         let next = now + PROGRESS_INTERVAL;
         let due = timers.due(now, Lsn(110), Line::Idle);
