@@ -25,52 +25,57 @@ use rustix::io::Errno;
 #[derive(Clone, Debug)]
 pub(crate) struct FileMap {
     raw: Arc<MmapRaw>,
-    /// A bit for each page that was read since pages were last released.
+    /// A bit for each chunk that was read since pages were last released.
     fetched: Arc<[AtomicU64]>,
 }
 
-/// What the bits of [`FileMap`] stand for; the kernel's own pages may be smaller or larger.
-const PAGE_LEN: usize = 4096;
-const WORD_PAGES: usize = u64::BITS as usize;
+/// What the bits of [`FileMap`] stand for, and what is read at least: Linux maps so much around a page that is touched
+/// (`fault_around_bytes`).
+const CHUNK_LEN: usize = 64 << 10;
+const WORD_CHUNKS: usize = u64::BITS as usize;
+/// What the words stand for. Where the page cache has the file in large folios, touching one byte makes up to 2 MB
+/// resident; so a word whose first bit is set counts as a whole.
+const WORD_LEN: usize = CHUNK_LEN * WORD_CHUNKS;
 
 impl FileMap {
     /// Maps the first `length` bytes of the file. Fails with `UnexpectedEof` if it has fewer.
     pub(crate) fn open(file: &File, length: usize) -> io::Result<Self> {
         check_length(file, length)?;
         let raw = MmapOptions::new().len(length).map_raw_read_only(file)?;
-        let words = length.div_ceil(PAGE_LEN * WORD_PAGES);
+        let words = length.div_ceil(WORD_LEN);
         Ok(Self {
             raw: Arc::new(raw),
             fetched: (0..words).map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
-    /// Has the pages of a range read, unless they were since [`Self::release`]. Fails if the disk does not deliver them.
-    pub(crate) fn fetch(&self, range: Range<usize>) -> io::Result<()> {
-        let end = range.end.min(self.raw.len());
-        if range.start >= end || self.is_fetched(range.start, end) {
-            return Ok(());
+    /// Has a range read, unless it was since [`Self::release`]. How many bytes of the map may have become resident by that,
+    /// most of which need not be in the range. Fails if the disk does not deliver them.
+    pub(crate) fn fetch(&self, range: Range<usize>) -> io::Result<usize> {
+        if range.start >= range.end || self.is_fetched(&range) {
+            return Ok(0);
         }
-        let length = end - range.start;
-        let read = self
-            .raw
-            .advise_range(Advice::PopulateRead, range.start, length);
+        let start = range.start - range.start % CHUNK_LEN;
+        let end = range.end.next_multiple_of(CHUNK_LEN).min(self.raw.len());
+        let Some(length) = end.checked_sub(start) else {
+            return Ok(0);
+        };
+        let read = self.raw.advise_range(Advice::PopulateRead, start, length);
         let failure = read.err().and_then(|error| Errno::from_io_error(&error));
         // Touching it would raise SIGBUS, says EFAULT. Others are of a kernel that does not know this advice, or will not
         // follow it; then there is only the way without it.
         if matches!(failure, Some(Errno::FAULT | Errno::IO | Errno::HWPOISON)) {
             return Err(Errno::IO.into());
         }
-        for (word, bits) in pages(range.start, end) {
-            if let Some(word) = self.fetched.get(word) {
-                word.fetch_or(bits, Ordering::Relaxed);
-            }
-        }
-        Ok(())
+        let untouched = chunks(&range).filter(|(word, bits)| {
+            let word = self.fetched.get(*word);
+            word.is_some_and(|word| word.fetch_or(*bits, Ordering::Relaxed) == 0)
+        });
+        Ok(untouched.count() * WORD_LEN)
     }
 
-    fn is_fetched(&self, start: usize, end: usize) -> bool {
-        pages(start, end).all(|(word, bits)| {
+    fn is_fetched(&self, range: &Range<usize>) -> bool {
+        chunks(range).all(|(word, bits)| {
             let word = self.fetched.get(word);
             word.is_some_and(|word| word.load(Ordering::Relaxed) & bits == bits)
         })
@@ -127,14 +132,17 @@ impl FileMap {
     }
 }
 
-/// The pages that a range touches, as bits of words.
-fn pages(start: usize, end: usize) -> impl Iterator<Item = (usize, u64)> {
-    let (first, last) = (start / PAGE_LEN, end.saturating_sub(1) / PAGE_LEN);
-    (first / WORD_PAGES..=last / WORD_PAGES).map(move |word| {
-        let from = first.saturating_sub(word * WORD_PAGES);
-        let to = (last - word * WORD_PAGES).min(WORD_PAGES - 1);
+/// The chunks that a range touches, as bits of words.
+fn chunks(range: &Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+    let (first, last) = (
+        range.start / CHUNK_LEN,
+        range.end.saturating_sub(1) / CHUNK_LEN,
+    );
+    (first / WORD_CHUNKS..=last / WORD_CHUNKS).map(move |word| {
+        let from = first.saturating_sub(word * WORD_CHUNKS);
+        let to = (last - word * WORD_CHUNKS).min(WORD_CHUNKS - 1);
         let below = u64::MAX.unbounded_shl(u32::try_from(from).unwrap_or(u32::MAX));
-        let above = u64::MAX >> (WORD_PAGES - 1 - to);
+        let above = u64::MAX >> (WORD_CHUNKS - 1 - to);
         (word, below & above)
     })
 }
@@ -253,26 +261,47 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_ranges() {
-        let pages = |start, end| pages(start, end).collect::<Vec<_>>();
-        assert_eq!(pages(0, 1), [(0, 1)]);
-        assert_eq!(pages(4095, 4097), [(0, 0b11)]);
-        assert_eq!(pages(4096, 8192), [(0, 0b10)]);
-        assert_eq!(pages(63 * 4096, 65 * 4096), [(0, 1 << 63), (1, 1)]);
-        assert_eq!(pages(0, 129 * 4096), [(0, !0), (1, !0), (2, 1)]);
+    fn chunks_of_ranges() {
+        let chunks = |range| chunks(&range).collect::<Vec<_>>();
+        let long = CHUNK_LEN;
+        assert_eq!(chunks(0..1), [(0, 1)]);
+        assert_eq!(chunks(long - 1..long + 1), [(0, 0b11)]);
+        assert_eq!(chunks(long..2 * long), [(0, 0b10)]);
+        assert_eq!(chunks(63 * long..65 * long), [(0, 1 << 63), (1, 1)]);
+        assert_eq!(chunks(0..129 * long), [(0, !0), (1, !0), (2, 1)]);
     }
 
     /// The kernel raises SIGBUS for a page behind the end of the file as for one that the disk does not deliver.
     #[test]
     fn what_can_not_be_read_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(64 << 10).unwrap();
-        let map = FileMap::open(file.as_file(), 64 << 10).unwrap();
-        map.fetch(5000..20_000).unwrap();
-        file.as_file().set_len(32 << 10).unwrap();
-        map.fetch(5000..20_000).unwrap();
-        let error = map.fetch(30_000..40_000).unwrap_err();
+        file.as_file().set_len(512 << 10).unwrap();
+        let map = FileMap::open(file.as_file(), 512 << 10).unwrap();
+        map.fetch(70_000..200_000).unwrap();
+        file.as_file().set_len(256 << 10).unwrap();
+        map.fetch(70_000..200_000).unwrap();
+        let error = map.fetch(200_000..300_000).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+    }
+
+    /// What is said to become resident is at least what the kernel counts.
+    #[test]
+    fn what_becomes_resident_is_counted() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content = vec![7; 5 * WORD_LEN];
+        file.write_all(&content).unwrap();
+        let map = FileMap::open(file.as_file(), content.len()).unwrap();
+        let mut counted = 0;
+        for at in [5, 70_000, 3 * WORD_LEN, 2 * WORD_LEN - 5, 70_000] {
+            counted += map.fetch(at..at + 5).unwrap();
+            assert_eq!(map.look(at..at + 5), Some(&[7; 5][..]));
+        }
+        assert_eq!(counted, 3 * WORD_LEN);
+        let resident = resident(file.path());
+        assert!(resident <= counted, "{resident}, {counted}");
+        map.release().unwrap();
+        assert_eq!(map.fetch(5..10).unwrap(), WORD_LEN);
+        assert_eq!(map.fetch(0..content.len()).unwrap(), 4 * WORD_LEN);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The index file: its header, and reading it.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -11,10 +10,12 @@ use super::{Entries, INDEX_ENTRY_LEN, IndexBuilder, IndexEntry};
 use crate::block::{BlockHeader, BlockKind};
 use crate::checksum::crc32;
 use crate::codec::{Fields, stored_u32};
-use crate::error::{Damage, FormatError};
-use crate::fs::Fs;
+use crate::error::FormatError;
+use crate::fs::{Fs, RealFs};
 use crate::mmap::FileMap;
-use crate::segment::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
+use crate::segment::{
+    FileWindow, SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName,
+};
 
 /// Bytes of an index header; the entries follow.
 pub const INDEX_HEADER_LEN: usize = 64;
@@ -126,31 +127,33 @@ impl Entries for Index {
 /// Makes the content of a sealed segment's index from its block headers.
 pub fn rebuild(log: &Path, name: SegmentName) -> Result<Vec<u8>, FormatError> {
     let path = name.path(log, SegmentExtension::Sealed);
-    let read = || -> io::Result<Bytes> {
-        let file = File::open(&path)?;
-        let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-        let map = FileMap::open(&file, length)?;
-        map.fetch(0..length)?;
-        Ok(map.settled(0..length).unwrap_or_default())
-    };
-    let bytes = read().map_err(FormatError::io("read", &path))?;
-    SegmentHeader::decode_file(&bytes, &path, name, true)?;
-    build(&bytes, name).map_err(|(offset, damage)| damage.at(&path, offset))
+    let file = RealFs
+        .open_to_read(&path)
+        .map_err(FormatError::io("open", &path))?;
+    let mut window = FileWindow::new(&*file, &path)?;
+    SegmentHeader::decode_file(window.bytes(0, SEGMENT_HEADER_LEN)?, &path, name, true)?;
+    build(name, window.file_len(), |offset| {
+        let found = window.header(offset)?;
+        let found = found.map_err(|damage| damage.at(&path, offset))?;
+        Ok((found.header, found.end))
+    })
 }
 
-/// The same from the whole content of the sealed file. Damage comes with its offset.
-pub(crate) fn build(bytes: &[u8], name: SegmentName) -> Result<Vec<u8>, (u64, Damage)> {
+/// The same from what `header_at` says of the block at an offset: its header, and the offset behind it.
+pub(crate) fn build(
+    name: SegmentName,
+    segment_len: u64,
+    mut header_at: impl FnMut(u64) -> Result<(BlockHeader, u64), FormatError>,
+) -> Result<Vec<u8>, FormatError> {
     let mut builder = IndexBuilder::new(name);
     let mut offset = SEGMENT_HEADER_LEN as u64;
     loop {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let rest = bytes.get(start..).unwrap_or_default();
-        let block = BlockHeader::decode(rest).map_err(|error| (offset, error.into()))?;
-        builder.push(offset, &block.header);
-        if block.header.kind == BlockKind::Footer {
-            return Ok(builder.finish(bytes.len() as u64));
+        let (header, end) = header_at(offset)?;
+        builder.push(offset, &header);
+        if header.kind == BlockKind::Footer {
+            return Ok(builder.finish(segment_len));
         }
-        offset += block.block_len();
+        offset = end;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,7 +34,7 @@ pub(super) struct Segment {
     path: PathBuf,
     file: File,
     map: RwLock<FileMap>,
-    /// Bytes of bodies read since pages were last released.
+    /// Bytes that became resident since pages were last released.
     unreleased: AtomicUsize,
     index: SegmentIndex,
     cache: Arc<BlockCache>,
@@ -72,7 +73,7 @@ impl Segment {
         };
         let map = map_whole(&file).map_err(FormatError::io("map", &path))?;
         let have = map.len().min(SEGMENT_HEADER_LEN);
-        map.fetch(0..have).map_err(FormatError::io("read", &path))?;
+        let resident = map.fetch(0..have).map_err(FormatError::io("read", &path))?;
         let head = map.look(0..have).unwrap_or_default();
         let (header, header_crc) = SegmentHeader::decode_file(head, &path, name, sealed)?;
         let index = if sealed {
@@ -91,7 +92,7 @@ impl Segment {
             path,
             file,
             map: RwLock::new(map),
-            unreleased: AtomicUsize::new(0),
+            unreleased: AtomicUsize::new(resident),
             index,
             cache,
         }))
@@ -152,18 +153,26 @@ impl Segment {
             let body_at = offset + decoded.prefix_len as u64;
             let (map, start) = self.mapped("block body", body_at, length, limit)?;
             let stored = map.settled(start..start + length).unwrap_or_default();
-            self.count_read(&map, length);
             Block::decode(decoded, stored).map_err(|damage| self.damage(damage, offset))
         })?
     }
 
-    fn count_read(&self, map: &FileMap, length: usize) {
-        let before = self.unreleased.fetch_add(length, Ordering::Relaxed);
-        if before + length >= RELEASE_BYTES {
-            self.unreleased.store(0, Ordering::Relaxed);
-            // Advice: without it everything works, and takes more memory.
-            let _ = map.release();
+    /// Has a range of a map read, and lets go of what was read before it when that has become much.
+    fn fetch(&self, map: &FileMap, range: Range<usize>) -> Result<(), FormatError> {
+        let failed = |error| FormatError::io("read", &self.path)(error);
+        let resident = map.fetch(range.clone()).map_err(failed)?;
+        if resident == 0 {
+            return Ok(());
         }
+        let before = self.unreleased.fetch_add(resident, Ordering::Relaxed);
+        if before + resident < RELEASE_BYTES {
+            return Ok(());
+        }
+        // Advice: without it everything works, and takes more memory.
+        let _ = map.release();
+        let resident = map.fetch(range).map_err(failed)?;
+        self.unreleased.store(resident, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Hands the segment's index to `use_it`: that of a sealed one, or of an active one up to `limit`.
@@ -186,22 +195,22 @@ impl Segment {
         if let Some(index) = index.get() {
             return Ok(index);
         }
-        let map = self.map.read().clone();
-        let opened = match Index::open(&*self.fs, &self.log, self.name, map.len() as u64) {
+        let length = self.map.read().len() as u64;
+        let opened = match Index::open(&*self.fs, &self.log, self.name, length) {
             Ok(index) => index,
             // Absent or damaged: it is derived, so it is made again, for this process.
-            Err(_) => self.rebuilt_index(&map)?,
+            Err(_) => self.rebuilt_index(length)?,
         };
         Ok(index.get_or_init(|| opened))
     }
 
-    fn rebuilt_index(&self, map: &FileMap) -> Result<Index, FormatError> {
-        map.fetch(0..map.len())
-            .map_err(FormatError::io("read", &self.path))?;
-        let bytes = map.look(0..map.len()).unwrap_or_default();
-        let content =
-            build(bytes, self.name).map_err(|(offset, damage)| self.damage(damage, offset))?;
-        Index::decode(content.into(), self.name, map.len() as u64)
+    fn rebuilt_index(&self, length: u64) -> Result<Index, FormatError> {
+        let content = build(self.name, length, |offset| {
+            self.with_header(offset, length, |decoded| {
+                (decoded.header, offset + decoded.block_len())
+            })
+        })?;
+        Index::decode(content.into(), self.name, length)
             .map_err(|error| self.damage(Damage::Content(error.to_string()), 0))
     }
 
@@ -242,8 +251,7 @@ impl Segment {
             return Err(self.damage(short(map.len() as u64), offset));
         }
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        map.fetch(start..start + length)
-            .map_err(FormatError::io("read", &self.path))?;
+        self.fetch(&map, start..start + length)?;
         Ok((map, start))
     }
 }

@@ -67,9 +67,15 @@ impl StagedReader {
     /// Where to read first.
     pub const START: u64 = MARK_LEN as u64;
 
+    /// Where the files of a log are.
+    #[must_use]
+    pub fn folder(log: &Path) -> PathBuf {
+        log.join(FOLDER)
+    }
+
     /// The files that are there now, with their inodes.
     pub fn list(log: &Path) -> Result<Vec<(PathBuf, u64)>, FormatError> {
-        let folder = log.join(FOLDER);
+        let folder = Self::folder(log);
         let failed = |error| FormatError::io("list", &folder)(error);
         let entries = match std::fs::read_dir(&folder) {
             Ok(entries) => entries,

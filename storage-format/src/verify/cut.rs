@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, read_own_versions, write_own_versions};
 use crate::error::{Damage, FormatError};
 use crate::fs::Fs;
 use crate::record::RecordKind;
-use crate::segment::{FileWindow, SEGMENT_HEADER_LEN};
+use crate::segment::{FileWindow, FoundBlock, SEGMENT_HEADER_LEN};
 use crate::staging::PreparedId;
 use crate::watermark::{Cut, LogPoint, WatermarkPublisher, WatermarkState};
 use crate::write::lock_existing;
@@ -336,6 +336,31 @@ fn ends(block: &Block) -> impl Iterator<Item = End> {
 /// The first position behind which a subscriber has something that ends behind `lsn`: where the first such transaction
 /// commits. `None` if there is none.
 fn first_behind(fs: &dyn Fs, segments: &[&Checked], lsn: Lsn) -> Result<Option<Lsn>, FormatError> {
+    let first = find_in_blocks(fs, segments, |window, found| {
+        let header = &found.header;
+        if header.first_commit_lsn >= lsn {
+            return Ok(Some(Some(header.first_commit_lsn)));
+        }
+        if header.end_lsn > lsn {
+            let block = whole_block(window, found.offset)?;
+            let end = ends(&block).find(|end| end.lsn > lsn);
+            return Ok(Some(end.map(|end| match end.transaction {
+                Some((commit_lsn, _)) => commit_lsn,
+                None => Lsn(end.lsn.0 - 1),
+            })));
+        }
+        let open = header.flags.contains(BlockFlags::OPEN_END);
+        Ok((open && header.last_commit_lsn >= lsn).then_some(Some(header.last_commit_lsn)))
+    })?;
+    Ok(first.flatten())
+}
+
+/// Goes through the blocks of changes of sound segments until `look` finds something.
+pub(super) fn find_in_blocks<T>(
+    fs: &dyn Fs,
+    segments: &[&Checked],
+    mut look: impl FnMut(&mut FileWindow<'_>, &FoundBlock) -> Result<Option<T>, FormatError>,
+) -> Result<Option<T>, FormatError> {
     for segment in segments {
         let path = &segment.path;
         let file = fs
@@ -344,27 +369,15 @@ fn first_behind(fs: &dyn Fs, segments: &[&Checked], lsn: Lsn) -> Result<Option<L
         let mut window = FileWindow::new(&*file, path)?;
         let mut offset = SEGMENT_HEADER_LEN as u64;
         while offset < segment.totals.offset {
-            let found = window
+            let block = window
                 .header(offset)?
                 .map_err(|damage| damage.at(path, offset))?;
-            let header = found.header;
-            if header.kind == BlockKind::Data {
-                if header.first_commit_lsn >= lsn {
-                    return Ok(Some(header.first_commit_lsn));
-                }
-                if header.end_lsn > lsn {
-                    let block = whole_block(&mut window, offset)?;
-                    let end = ends(&block).find(|end| end.lsn > lsn);
-                    return Ok(end.map(|end| match end.transaction {
-                        Some((commit_lsn, _)) => commit_lsn,
-                        None => Lsn(end.lsn.0 - 1),
-                    }));
-                }
-                if header.flags.contains(BlockFlags::OPEN_END) && header.last_commit_lsn >= lsn {
-                    return Ok(Some(header.last_commit_lsn));
-                }
+            offset = block.end;
+            if block.header.kind == BlockKind::Data
+                && let Some(found) = look(&mut window, &block)?
+            {
+                return Ok(Some(found));
             }
-            offset = found.end;
         }
     }
     Ok(None)

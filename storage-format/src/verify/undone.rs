@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use pg_proto::Lsn;
 
-use super::cut::whole_block;
+use super::cut::{find_in_blocks, whole_block};
 use super::walk::Checked;
-use crate::block::{BlockFlags, BlockKind};
+use crate::block::BlockFlags;
 use crate::error::FormatError;
 use crate::fs::Fs;
 use crate::log::{Log, ReadOptions, SeekError};
-use crate::segment::{FileWindow, SEGMENT_HEADER_LEN};
 use crate::staging::{PreparedId, PreparedStore, TwoPhaseEvent, event_of, two_phase_events};
 
 /// What came of [`undo_decisions`].
@@ -57,26 +56,13 @@ pub(super) fn ended_behind(
     lsn: Lsn,
 ) -> Result<Vec<PreparedId>, FormatError> {
     let mut ended = Vec::new();
-    for segment in segments {
-        let path = &segment.path;
-        let file = fs
-            .open_to_read(path)
-            .map_err(FormatError::io("open", path))?;
-        let mut window = FileWindow::new(&*file, path)?;
-        let mut offset = SEGMENT_HEADER_LEN as u64;
-        while offset < segment.totals.offset {
-            let found = window
-                .header(offset)?
-                .map_err(|damage| damage.at(path, offset))?;
-            let (header, at) = (found.header, offset);
-            offset = found.end;
-            let ends = header.flags.contains(BlockFlags::ENDS_PREPARED);
-            // Inside a transaction that spans blocks the end is that of the one before.
-            let open = header.flags.contains(BlockFlags::OPEN_END);
-            if header.kind != BlockKind::Data || !ends || header.end_lsn <= lsn && !open {
-                continue;
-            }
-            let block = whole_block(&mut window, at)?;
+    find_in_blocks(fs, segments, |window, found| {
+        let header = &found.header;
+        let ends = header.flags.contains(BlockFlags::ENDS_PREPARED);
+        // Inside a transaction that spans blocks the end is that of the one before.
+        let open = header.flags.contains(BlockFlags::OPEN_END);
+        if ends && (header.end_lsn > lsn || open) {
+            let block = whole_block(window, found.offset)?;
             ended.extend(block.entries().filter_map(|entry| {
                 match event_of(entry.kind()?, block.payload(&entry))? {
                     TwoPhaseEvent::Decided(id) => (id.prepare_end_lsn <= lsn).then_some(id),
@@ -84,6 +70,7 @@ pub(super) fn ended_behind(
                 }
             }));
         }
-    }
+        Ok(None::<()>)
+    })?;
     Ok(ended)
 }
