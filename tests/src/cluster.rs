@@ -232,11 +232,13 @@ impl Cluster {
         let Some(mut server) = self.server.take() else {
             return;
         };
+        // It stands still first: a child that sees it gone ends in good order, and what it had locked others may have.
+        signal(server.id(), Signal::STOP);
         let children = children_of(server.id());
-        server.kill();
         for child in &children {
-            kill(*child);
+            signal(*child, Signal::KILL);
         }
+        server.kill();
         wait_until("the server's processes end", STOP_DEADLINE, async || {
             let left = children.iter().filter(|child| is_alive(**child)).count();
             if left == 0 {
@@ -377,11 +379,11 @@ fn is_alive(id: u32) -> bool {
     })
 }
 
-fn kill(id: u32) {
+fn signal(id: u32, signal: Signal) {
     let pid = i32::try_from(id)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }

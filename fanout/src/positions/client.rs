@@ -25,7 +25,7 @@ use super::{Lease, PositionsError};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Leases that are taken or given back at a time. When thousands of subscribers come or go at once, as after a restart, they
 /// wait for their turn first, and only then for an answer that may be late.
-const LEASES_AT_A_TIME: usize = 32;
+pub(super) const LEASES_AT_A_TIME: usize = 32;
 /// A release that got no answer is asked for again as often, since whoever waits for the slot would wait until the lease runs out.
 const RELEASE_TRIES: usize = 3;
 /// Longest time for an answer that waits until the source's publications are in the log.
@@ -254,7 +254,7 @@ impl Positions {
     pub async fn durable(&self) -> Result<Lsn, PositionsError> {
         let mut control = self.control();
         let first = async move {
-            let heads = control.watch_head(WatchHeadRequest {}).await?;
+            let heads = control.watch_head(WatchHeadRequest::default()).await?;
             let head = heads.into_inner().message().await?;
             Ok(Response::new(head.unwrap_or_default()))
         };

@@ -1,16 +1,20 @@
 //! Leases, against a control service in memory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pg_proto::Lsn;
 use proto::v1::SlotStatus;
 use storage_format::record::RecordKind;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::client::LEASES_AT_A_TIME;
 use super::{NewSlot, Positions, PositionsError, report, whole_transaction};
 use crate::testing::TestLog;
-use crate::testing::control::{self, Slots};
+use crate::testing::control::{self, Gate, Slots};
 
 struct Setup {
     positions: Positions,
@@ -121,6 +125,39 @@ async fn one_connection_at_a_time_and_the_next_one_waits_for_the_release() {
     assert_eq!(setup.positions.lease_count(), 0);
     setup.positions.drop_slot("s", false).await.unwrap();
     assert!(setup.positions.slot("s").await.unwrap().is_none());
+}
+
+/// Thousands may come in the same second: each counts the time for its answer from its turn on, not from its arrival.
+#[tokio::test]
+async fn many_at_once_wait_for_their_turn() {
+    const SLOTS: usize = 3 * LEASES_AT_A_TIME;
+    let gate = Arc::new(Gate {
+        asked: AtomicUsize::new(0),
+        answers: Semaphore::new(0),
+    });
+    let replay = TestLog::new().replay();
+    let (address, _slots) = control::serve_behind(replay, Arc::clone(&gate)).await;
+    let positions = Positions::new(&format!("http://{address}"), "fanout-1").unwrap();
+    let mut takers = JoinSet::new();
+    for number in 0..SLOTS {
+        let name = format!("s{number}");
+        let slot = NewSlot {
+            name: name.clone(),
+            start: Some(Lsn(1)),
+            ..NewSlot::default()
+        };
+        positions.create_slot(slot).await.unwrap();
+        let positions = positions.clone();
+        takers.spawn(async move { positions.acquire(&name).await });
+    }
+    while gate.asked.load(Ordering::SeqCst) < LEASES_AT_A_TIME {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(gate.asked.load(Ordering::SeqCst), LEASES_AT_A_TIME);
+    gate.answers.add_permits(SLOTS);
+    let leases: Result<Vec<_>, _> = takers.join_all().await.into_iter().collect();
+    assert_eq!(leases.unwrap().len(), SLOTS);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use proto::v1::control_server::{Control, ControlServer};
@@ -17,6 +18,7 @@ use proto::v1::{
     ReleaseSlotResponse, ReportSlotsRequest, ReportSlotsResponse, SlotStatus, WatchHeadRequest,
 };
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
@@ -25,19 +27,39 @@ use crate::replay::Replay;
 /// The slots, seen and set by tests too.
 pub(crate) type Slots = Arc<Mutex<BTreeMap<String, SlotStatus>>>;
 
+/// Keeps those waiting who ask for a lease.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// How many have asked.
+    pub(crate) asked: AtomicUsize,
+    /// So many are answered.
+    pub(crate) answers: Semaphore,
+}
+
 struct Registry {
     slots: Slots,
     replay: Replay,
+    gate: Arc<Gate>,
 }
 
 /// Serves until the test's runtime ends.
 pub(crate) async fn serve(replay: Replay) -> (SocketAddr, Slots) {
+    let gate = Gate {
+        asked: AtomicUsize::new(0),
+        answers: Semaphore::new(Semaphore::MAX_PERMITS),
+    };
+    serve_behind(replay, Arc::new(gate)).await
+}
+
+/// The same, with leases as the gate lets them through.
+pub(crate) async fn serve_behind(replay: Replay, gate: Arc<Gate>) -> (SocketAddr, Slots) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let slots = Slots::default();
     let registry = Registry {
         slots: Arc::clone(&slots),
         replay,
+        gate,
     };
     let server = tonic::transport::Server::builder().add_service(ControlServer::new(registry));
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
@@ -159,6 +181,9 @@ impl Control for Registry {
         request: Request<AcquireSlotRequest>,
     ) -> Answer<AcquireSlotResponse> {
         let request = request.into_inner();
+        self.gate.asked.fetch_add(1, Ordering::SeqCst);
+        let passed = self.gate.answers.acquire().await;
+        passed.expect("nobody closes the gate").forget();
         let slot = self.with(&request.name, |slot| {
             let held = !slot.holder.is_empty() && slot.holder != request.holder;
             if !held {

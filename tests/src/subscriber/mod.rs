@@ -16,4 +16,5 @@ pub use pieces::{Piece, PieceClient, Unit, is_schema};
 pub use postgres::PostgresSubscriber;
 pub use received::Received;
 pub use recvlogical::RecvLogical;
+pub use replication::when_free;
 pub use stream::{StreamClient, Transaction};

@@ -23,16 +23,14 @@ pub(super) async fn start(
     Ok(session)
 }
 
-/// As [`start`], for a slot whose last connection was closed a moment ago: the server may not have noticed yet. Any other
-/// error is the answer.
-pub(super) async fn start_when_free(
-    to: &Endpoint,
-    slot: &str,
-    from: Lsn,
-    options: &str,
-) -> Result<Session, SqlError> {
+/// Starts a slot whose last connection was closed a moment ago: the server may not have noticed yet. Any other error is the
+/// answer.
+pub async fn when_free<T, F>(start: impl Fn() -> F) -> Result<T, SqlError>
+where
+    F: Future<Output = Result<T, SqlError>>,
+{
     wait_until("the slot is free", patience(), async || {
-        match start(to, slot, from, options).await {
+        match start().await {
             Err(error) if error.code == SLOT_IN_USE => Err(error.to_string()),
             answer => Ok(answer),
         }

@@ -56,17 +56,6 @@ impl StreamClient {
         Ok(Self::new(session))
     }
 
-    /// As [`Self::start`], for a slot whose last connection was closed a moment ago.
-    pub async fn start_when_free(
-        to: &Endpoint,
-        slot: &str,
-        from: Lsn,
-        options: &str,
-    ) -> Result<Self, SqlError> {
-        let session = replication::start_when_free(to, slot, from, options).await?;
-        Ok(Self::new(session))
-    }
-
     fn new(session: Session) -> Self {
         Self {
             session,

@@ -24,7 +24,7 @@ use pg_proto::pgoutput::{
 };
 use pg_proto::{Lsn, Oid};
 use tests::scale::patience;
-use tests::subscriber::{Piece, PieceClient, Unit, is_schema};
+use tests::subscriber::{Piece, PieceClient, Unit, is_schema, when_free};
 use tests::{Endpoint, Session};
 
 use self::workload::{FILTERED, GENERATED, MORE_STEPS, MORE_TABLES, ROLLED_BACK};
@@ -171,7 +171,7 @@ async fn compare_all(major: u32) {
 }
 
 async fn units(to: &Endpoint, slot: &str, options: &str, end: Lsn) -> (Vec<Unit>, u64) {
-    let client = PieceClient::start_when_free(to, slot, Lsn::INVALID, options).await;
+    let client = when_free(|| PieceClient::start(to, slot, Lsn::INVALID, options)).await;
     let mut client = client.unwrap_or_else(|error| panic!("{options}: {error}"));
     let units = client.receive_until(end, patience()).await;
     (units, client.before_end)

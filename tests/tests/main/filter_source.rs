@@ -3,7 +3,7 @@
 
 use pg_proto::Lsn;
 use tests::scale::patience;
-use tests::subscriber::{GrpcSubscriber, Keep, StreamClient, from_lsn};
+use tests::subscriber::{GrpcSubscriber, Keep, StreamClient, from_lsn, when_free};
 use tests::{Endpoint, Session};
 
 use super::stage::Stage;
@@ -90,7 +90,7 @@ async fn a_stream_waits_for_a_source_that_is_away() {
     stage.source.start().await;
     waiting.wait_for(end, patience()).await;
     assert_eq!(waiting.look(|seen| seen.changes), 1_250);
-    let mut client = StreamClient::start_when_free(&fanout, "s", Lsn::INVALID, OPTIONS)
+    let mut client = when_free(|| StreamClient::start(&fanout, "s", Lsn::INVALID, OPTIONS))
         .await
         .unwrap();
     let received = client.receive_until(end, patience()).await;

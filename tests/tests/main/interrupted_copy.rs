@@ -155,23 +155,23 @@ async fn by_the_end_of_each_in_turn() {
     subscriber.cluster.sql(&ddl).await;
     let endpoint = stage.decant.fanout(0).endpoint();
     // A table's worker drops its slot before it commits that it is done (`process_syncing_tables_for_sync` in tablesync.c).
-    // A subscriber that crashes in between asks for that slot for ever, as it would at a publisher; so its commits are
-    // durable here, and it is killed while no worker is in that place.
+    // One that a crash of either side ends in between asks for that slot for ever, as it would at a publisher; so its
+    // commits are durable here, and whoever is killed is killed while no worker is in that place.
     subscriber
         .subscribe_with("sub", &endpoint, PUBLICATION, "synchronous_commit = on")
         .await;
     for round in 0..pick(6, 40) {
         tokio::time::sleep(Duration::from_millis(150 + 97 * round % 300)).await;
+        let mut states = subscriber.cluster.session().await;
+        states
+            .run("begin; lock table pg_subscription_rel in share mode")
+            .await;
         match round % 3 {
             0 => {
                 stage.decant.kill_fanout(0);
                 stage.decant.restart_fanout(0).await;
             }
             1 => {
-                let mut states = subscriber.cluster.session().await;
-                states
-                    .run("begin; lock table pg_subscription_rel in share mode")
-                    .await;
                 subscriber.cluster.kill().await;
                 subscriber.cluster.start().await;
             }
@@ -180,6 +180,8 @@ async fn by_the_end_of_each_in_turn() {
                 stage.decant.start_decoder().await;
             }
         }
+        // Closed, it holds the lock no more.
+        drop(states);
     }
     subscriber.wait_until_copied("sub", patience()).await;
     pgbench.stop_and_settle(&stage.source).await;

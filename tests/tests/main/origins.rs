@@ -6,7 +6,7 @@
 use pg_proto::Lsn;
 use pg_proto::pgoutput::{Framing, Message, decode};
 use tests::scale::patience;
-use tests::subscriber::{PieceClient, Unit};
+use tests::subscriber::{PieceClient, Unit, when_free};
 use tests::{Endpoint, Session};
 
 use super::stage::Stage;
@@ -138,7 +138,7 @@ async fn read_both(stage: &mut Stage, options: String, end: Lsn) -> (Vec<String>
 }
 
 async fn read(from: &Endpoint, options: &str, end: Lsn) -> Vec<String> {
-    let client = PieceClient::start_when_free(from, SLOT, Lsn::INVALID, options).await;
+    let client = when_free(|| PieceClient::start(from, SLOT, Lsn::INVALID, options)).await;
     let units = client.unwrap().receive_until(end, patience()).await;
     units.iter().map(what_ended).collect()
 }

@@ -6,7 +6,7 @@ use tests::expect::assert_mentions;
 use tests::scale::{patience, pick};
 use tests::sql::Endpoint;
 use tests::subscriber::{
-    GrpcSubscriber, Keep, PostgresSubscriber, StreamClient, Transaction, from_lsn,
+    GrpcSubscriber, Keep, PostgresSubscriber, StreamClient, Transaction, from_lsn, when_free,
 };
 use tests::{Session, wait_until};
 
@@ -201,7 +201,7 @@ async fn both(endpoint: &Endpoint, name: &str, start: Lsn, end: Lsn) -> (Outcome
 
 async fn receive(endpoint: &Endpoint, publication: &str, start: Lsn, end: Lsn) -> Outcome {
     let options = format!("proto_version '1', publication_names '{publication}'");
-    let client = StreamClient::start_when_free(endpoint, "s", start, &options).await;
+    let client = when_free(|| StreamClient::start(endpoint, "s", start, &options)).await;
     let mut client = client.unwrap_or_else(|error| panic!("{publication}: {error}"));
     let (received, error) = client.receive_until_or_error(end, patience()).await;
     (received, error.map(|error| error.to_string()))

@@ -3,7 +3,7 @@
 use pg_proto::Lsn;
 use proto::v1::SubscribeOptions;
 use tests::scale::patience;
-use tests::subscriber::{GrpcSubscriber, Keep, StreamClient, from_lsn};
+use tests::subscriber::{GrpcSubscriber, Keep, StreamClient, from_lsn, when_free};
 
 use super::stage::{PUBLICATION, Stage};
 
@@ -121,7 +121,7 @@ async fn over_the_replication_protocol() {
         let Some(after) = all[number..].first().map(|transaction| transaction.end_lsn) else {
             continue;
         };
-        let mut client = StreamClient::start_when_free(&endpoint, "replay", after, OPTIONS)
+        let mut client = when_free(|| StreamClient::start(&endpoint, "replay", after, OPTIONS))
             .await
             .unwrap();
         let part = client.receive_until(end, patience()).await;

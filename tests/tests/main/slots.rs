@@ -4,7 +4,7 @@ use pg_proto::Lsn;
 use tests::expect::assert_mentions;
 use tests::scale::patience;
 use tests::sql::Endpoint;
-use tests::subscriber::StreamClient;
+use tests::subscriber::{StreamClient, when_free};
 use tests::{Session, wait_until};
 
 use super::stage::{PUBLICATION, Stage};
@@ -14,7 +14,7 @@ const TABLE: &str = "create table t (id int primary key, v text)";
 /// How many transactions come from a slot up to `end`. With `confirm` they are not to come again.
 async fn received(endpoint: &Endpoint, slot: &str, end: Lsn, confirm: bool) -> usize {
     let options = format!("proto_version '1', publication_names '{PUBLICATION}'");
-    let mut client = StreamClient::start_when_free(endpoint, slot, Lsn::INVALID, &options)
+    let mut client = when_free(|| StreamClient::start(endpoint, slot, Lsn::INVALID, &options))
         .await
         .unwrap();
     let count = client.receive_until(end, patience()).await.len();

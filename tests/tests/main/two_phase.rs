@@ -5,7 +5,7 @@ use std::path::Path;
 use pg_proto::Lsn;
 use pg_proto::pgoutput::{Framing, Message, decode};
 use tests::scale::patience;
-use tests::subscriber::{PieceClient, PostgresSubscriber, Unit};
+use tests::subscriber::{PieceClient, PostgresSubscriber, Unit, when_free};
 use tests::{Endpoint, Session};
 
 use super::stage::Stage;
@@ -140,7 +140,7 @@ async fn a_prepare_that_was_confirmed_does_not_come_again() {
     client.send_status(end_of(&units[0]), true).await;
     drop(client);
     // The option makes it one, from there on.
-    let mut client = PieceClient::start_when_free(&fanout, "later", Lsn::INVALID, TWO_PHASE)
+    let mut client = when_free(|| PieceClient::start(&fanout, "later", Lsn::INVALID, TWO_PHASE))
         .await
         .unwrap();
     let step = "begin; insert into t values (2); prepare transaction 'behind'";
@@ -153,7 +153,7 @@ async fn a_prepare_that_was_confirmed_does_not_come_again() {
     session.run("commit prepared 'behind'").await;
     session.run("commit prepared 'before'").await;
     let end = stage.settle().await;
-    let mut client = PieceClient::start_when_free(&fanout, "later", Lsn::INVALID, TWO_PHASE)
+    let mut client = when_free(|| PieceClient::start(&fanout, "later", Lsn::INVALID, TWO_PHASE))
         .await
         .unwrap();
     let units = client.receive_until(end, patience()).await;

@@ -14,7 +14,7 @@ use pg_proto::{Lsn, Oid};
 use tests::Session;
 use tests::scale::{patience, pick};
 use tests::sql::Endpoint;
-use tests::subscriber::{StreamClient, Transaction};
+use tests::subscriber::{StreamClient, Transaction, when_free};
 
 use self::history::{By, Definition, History, PUBLICATIONS, Row, TABLES, WRITERS};
 use super::selection_random::Random;
@@ -228,7 +228,7 @@ async fn receive_of(
 ) -> Vec<(Lsn, Vec<Row>)> {
     let options = format!("proto_version '1', publication_names '{prefix}{publication}'");
     let slot = format!("s{publication}");
-    let client = StreamClient::start_when_free(from, &slot, start, &options).await;
+    let client = when_free(|| StreamClient::start(from, &slot, start, &options)).await;
     let mut client = client.unwrap_or_else(|error| panic!("{slot}: {error}"));
     let received = client.receive_until(end, patience()).await;
     let mut known = HashMap::new();

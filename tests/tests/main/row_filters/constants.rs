@@ -1,35 +1,13 @@
 //! Constants for those functions that are computed only for some.
 
-const CLOCK: &[&str] = &[
-    "'epoch'::text",
+/// Fields of dates and times, so ordered that each type's are next to each other.
+const FIELDS: [&str; 18] = [
     "'hour'::text",
     "'minute'::text",
     "'second'::text",
     "'milliseconds'::text",
     "'microseconds'::text",
-];
-const DAY: &[&str] = &[
     "'epoch'::text",
-    "'year'::text",
-    "'month'::text",
-    "'day'::text",
-    "'quarter'::text",
-    "'week'::text",
-    "'dow'::text",
-    "'isodow'::text",
-    "'doy'::text",
-    "'isoyear'::text",
-    "'decade'::text",
-    "'century'::text",
-    "'millennium'::text",
-];
-const DAY_AND_CLOCK: &[&str] = &[
-    "'epoch'::text",
-    "'hour'::text",
-    "'minute'::text",
-    "'second'::text",
-    "'milliseconds'::text",
-    "'microseconds'::text",
     "'year'::text",
     "'month'::text",
     "'day'::text",
@@ -57,17 +35,6 @@ const TRUNCATED_TO: &[&str] = &[
     "'decade'::text",
     "'century'::text",
     "'millennium'::text",
-];
-const SPAN: &[&str] = &[
-    "'epoch'::text",
-    "'hour'::text",
-    "'minute'::text",
-    "'second'::text",
-    "'milliseconds'::text",
-    "'microseconds'::text",
-    "'year'::text",
-    "'month'::text",
-    "'day'::text",
 ];
 const DIGITS: &[&str] = &["0", "1", "2", "4", "5", "8", "20", "1000"];
 /// numeric(10,2), (5), (38,10), (3,3), (1000,500).
@@ -106,10 +73,10 @@ const REPLACEMENTS: &[&str] = &["''::text", "'a'::text", "'xyz'::text", "'日本
 /// SQL for an argument of a function.
 pub(super) fn constants(oid: u32, at: usize) -> &'static [&'static str] {
     match (oid, at) {
-        (1172 | 6204, 0) => SPAN,
-        (1384 | 2021 | 6202, 0) => DAY_AND_CLOCK,
-        (1385 | 6200, 0) => CLOCK,
-        (6199, 0) => DAY,
+        (1172 | 6204, 0) => &FIELDS[..9],
+        (1384 | 2021 | 6202, 0) => &FIELDS,
+        (1385 | 6200, 0) => &FIELDS[..6],
+        (6199, 0) => &FIELDS[5..],
         (2020, 0) => TRUNCATED_TO,
         (1703, 1) => PRECISIONS,
         (1707 | 1709, 1) => DIGITS,
