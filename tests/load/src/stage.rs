@@ -239,7 +239,7 @@ pub fn major() -> u32 {
 /// Waits until the log is durable up to a position; when that was.
 pub async fn wait_until_durable(decant: &Decant, end: Lsn) -> Instant {
     let mut control = decant.control().await;
-    let request = WatchHeadRequest {};
+    let request = WatchHeadRequest::default();
     let head = control.watch_head(request).await;
     let mut head = head
         .unwrap_or_else(|status| panic!("the decoder tells no head: {status}"))
