@@ -2,32 +2,23 @@
 
 use bytes::Bytes;
 
-use super::decompress::decompress;
+use super::stored::{check_body, restore};
 use super::{BlockHeader, Codec, ENTRY_LEN, Entry, FRAME_HEAD_LEN};
-use crate::checksum::crc32;
 use crate::codec::index;
 use crate::error::Damage;
-use crate::record::RecordKind;
 
-/// The body before compression: `stored` itself if it is raw, else decompressed into `buffer`. `stored` must be
+/// The body before compression: `stored` itself if it is raw, else brought back into `buffer`. `stored` must be
 /// all of it; its checksum is compared first.
 pub(crate) fn raw_body<'a>(
     header: &BlockHeader,
     stored: &'a [u8],
     buffer: &'a mut Bytes,
 ) -> Result<&'a [u8], Damage> {
-    let computed = crc32(&[stored]);
-    if computed != header.body_crc {
-        return Err(Damage::mismatch(
-            "body checksum",
-            format_args!("{:08x}", header.body_crc),
-            format_args!("{computed:08x}"),
-        ));
-    }
+    check_body(header, stored)?;
     if header.codec == Codec::Raw {
         return Ok(stored);
     }
-    *buffer = decompress(stored, header.raw_len())?;
+    *buffer = restore(header, stored)?;
     Ok(buffer)
 }
 
@@ -90,8 +81,7 @@ impl<'a> Sections<'a> {
     }
 
     fn record(&self, entry: Entry) -> Result<Record<'a>, Damage> {
-        let is_aux = entry.kind().is_some_and(RecordKind::is_aux);
-        let (section, head) = if is_aux {
+        let (section, head) = if entry.is_aux() {
             (self.aux, 0)
         } else {
             (self.frames, FRAME_HEAD_LEN)

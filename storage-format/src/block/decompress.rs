@@ -2,42 +2,44 @@
 
 use std::io::{self, Read};
 
-use bytes::Bytes;
-
 use crate::error::Damage;
 
 /// What is allocated before anything was decompressed, whatever the header claims. A frame that really holds more
 /// lets the buffer grow as its content comes.
 const TRUSTED_LEN: usize = 4 << 20;
 
-/// Decompresses one frame into one buffer of exactly `raw_len` bytes.
-pub(super) fn decompress(stored: &[u8], raw_len: usize) -> Result<Bytes, Damage> {
-    let body = if raw_len <= TRUSTED_LEN {
-        at_once(stored, raw_len)?
-    } else {
-        growing(stored, raw_len)?
-    };
+/// Decompresses one frame of exactly `raw_len` bytes.
+pub(super) fn decompress(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, Damage> {
+    let body = decompress_at_most(stored, raw_len)?;
     if body.len() == raw_len {
-        Ok(body.into())
-    } else {
-        let found = match body.len() {
-            shorter if shorter < raw_len => shorter.to_string(),
-            _ => "more".to_owned(),
-        };
-        Err(Damage::mismatch("decompressed length", raw_len, found))
+        return Ok(body);
     }
+    let found = body.len();
+    Err(Damage::mismatch("decompressed length", raw_len, found))
+}
+
+/// Decompresses one frame of `len_max` bytes at most.
+pub(super) fn decompress_at_most(stored: &[u8], len_max: usize) -> Result<Vec<u8>, Damage> {
+    if len_max <= TRUSTED_LEN {
+        return at_once(stored, len_max);
+    }
+    let body = growing(stored, len_max)?;
+    if body.len() <= len_max {
+        return Ok(body);
+    }
+    Err(Damage::mismatch("decompressed length", len_max, "more"))
 }
 
 /// For what is small, as nearly all blocks are: straight into a buffer of that size. A frame that holds more
 /// is an error.
-fn at_once(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, Damage> {
-    zstd::bulk::decompress(stored, raw_len).map_err(|error| content(&error))
+fn at_once(stored: &[u8], len_max: usize) -> Result<Vec<u8>, Damage> {
+    zstd::bulk::decompress(stored, len_max).map_err(|error| content(&error))
 }
 
 /// At most one byte more than there should be, to notice a frame that is longer.
-fn growing(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, Damage> {
+fn growing(stored: &[u8], len_max: usize) -> Result<Vec<u8>, Damage> {
     let decoder = zstd::Decoder::with_buffer(stored).map_err(|error| content(&error))?;
-    let limit = u64::try_from(raw_len).map_or(u64::MAX, |length| length.saturating_add(1));
+    let limit = u64::try_from(len_max).map_or(u64::MAX, |length| length.saturating_add(1));
     let mut body = Vec::with_capacity(TRUSTED_LEN);
     let read = decoder.take(limit).read_to_end(&mut body);
     read.map_err(|error| content(&error))?;

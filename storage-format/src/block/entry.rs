@@ -1,7 +1,7 @@
 //! Entries: where each record of a block is.
 
 use crate::codec::Fields;
-use crate::record::RecordKind;
+use crate::record::{FIRST_AUX, RecordKind};
 
 /// Bytes of an entry.
 pub const ENTRY_LEN: usize = 16;
@@ -39,6 +39,12 @@ impl Entry {
     #[must_use]
     pub const fn kind(&self) -> Option<RecordKind> {
         RecordKind::from_id(self.kind_id)
+    }
+
+    /// Whether the record is in the aux section: of kinds that this build does not know, too, the number alone tells.
+    #[must_use]
+    pub const fn is_aux(&self) -> bool {
+        self.kind_id >= FIRST_AUX
     }
 
     /// Whether all of `flags` are set.

@@ -48,6 +48,8 @@ pub enum Codec {
     Raw = 0,
     /// One zstd frame.
     Zstd = 1,
+    /// Columns, in one zstd frame.
+    Columns = 2,
 }
 
 impl Codec {
@@ -63,6 +65,7 @@ impl Codec {
         Some(match id {
             0 => Self::Raw,
             1 => Self::Zstd,
+            2 => Self::Columns,
             _ => return None,
         })
     }

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::codec::stored_u32;
 use crate::error::Damage;
-use crate::record::RecordKind;
 
 impl BlockBuilder {
     /// Adds the records of the block that follows the ones here. Its relation set comes along whole, since which
@@ -60,8 +59,7 @@ impl BlockBuilder {
 
     /// Copies a record of another block, whose relation set is `relations`.
     pub(super) fn copy_record(&mut self, record: &Record<'_>, relations: &[Oid]) {
-        let is_aux = record.entry.kind().is_some_and(RecordKind::is_aux);
-        let section = if is_aux {
+        let section = if record.entry.is_aux() {
             &mut self.aux
         } else {
             &mut self.frames

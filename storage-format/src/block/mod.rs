@@ -2,6 +2,7 @@
 
 mod body;
 mod builder;
+mod columns;
 mod commit;
 mod decompress;
 mod encode;
@@ -14,10 +15,12 @@ mod merge;
 mod open;
 mod prepared;
 mod relations;
+mod stored;
 mod view;
 
 pub(crate) use body::{Record, Sections, raw_body};
 pub use builder::BlockBuilder;
+pub(crate) use columns::Packer;
 pub use commit::CommitAt;
 pub(crate) use encode::Placement;
 pub use entry::{ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION};

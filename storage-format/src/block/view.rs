@@ -8,14 +8,12 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use pg_proto::{Lsn, Oid, PgTimestamp};
 
-use super::decompress::decompress;
+use super::stored::{check_body, restore};
 use super::{
     BlockHeader, Codec, DecodedHeader, ENTRY_LEN, Entry, FRAME_HEAD_LEN, NO_RELATION, Sections,
 };
-use crate::checksum::crc32;
 use crate::codec::index;
 use crate::error::Damage;
-use crate::record::FIRST_AUX;
 
 /// Offset of a frame's dataStart: behind 'd', the length and 'w'.
 const START_OFFSET: usize = 6;
@@ -51,17 +49,10 @@ impl Block {
     /// Checks a stored body and takes it apart.
     pub fn decode(decoded: &DecodedHeader<'_>, stored: Bytes) -> Result<Self, Damage> {
         let header = decoded.header;
-        let computed = crc32(&[&stored]);
-        if computed != header.body_crc {
-            return Err(Damage::mismatch(
-                "body checksum",
-                format!("{:08x}", header.body_crc),
-                format!("{computed:08x}"),
-            ));
-        }
+        check_body(&header, &stored)?;
         let body = match header.codec {
             Codec::Raw => stored,
-            Codec::Zstd => decompress(&stored, header.raw_len())?,
+            Codec::Zstd | Codec::Columns => restore(&header, &stored)?,
         };
         if body.len() != header.raw_len() {
             return Err(Damage::mismatch(
@@ -127,7 +118,7 @@ impl Block {
     /// The place of an entry's frame in [`Self::frames`]; an empty range at 0 for a record without a frame.
     #[must_use]
     pub const fn frame_range(&self, entry: &Entry) -> Range<usize> {
-        if is_aux(entry) {
+        if entry.is_aux() {
             return 0..0;
         }
         index(entry.offset)..index(entry.offset) + index(entry.length)
@@ -142,7 +133,7 @@ impl Block {
     /// An entry's message, or the content of a record of Decant's own.
     #[must_use]
     pub fn payload(&self, entry: &Entry) -> &[u8] {
-        if is_aux(entry) {
+        if entry.is_aux() {
             let start = index(entry.offset);
             let end = start + index(entry.length);
             return self.aux.get(start..end).unwrap_or_default();
@@ -215,7 +206,7 @@ impl Block {
             return Err("names a relation that is not in the block's set");
         }
         let (start, length) = (index(entry.offset), index(entry.length));
-        if is_aux(entry) {
+        if entry.is_aux() {
             return if start + length <= self.aux.len() {
                 Ok(())
             } else {
@@ -264,11 +255,6 @@ impl DoubleEndedIterator for Entries<'_> {
     }
 }
 
-/// Of kinds that this build does not know, too: the number alone tells the section.
-const fn is_aux(entry: &Entry) -> bool {
-    entry.kind_id >= FIRST_AUX
-}
-
 fn decode_relations(stored: &[u8]) -> Box<[Oid]> {
     let (oids, _) = stored.as_chunks();
     oids.iter()
@@ -282,6 +268,7 @@ mod tests {
 
     use super::*;
     use crate::block::{BlockBuilder, BlockKind};
+    use crate::checksum::crc32;
     use crate::codec::stored_u32;
     use crate::record::RecordKind;
 

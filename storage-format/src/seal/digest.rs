@@ -4,7 +4,6 @@ use pg_proto::Oid;
 
 use crate::block::{Record, Sections};
 use crate::error::Damage;
-use crate::record::RecordKind;
 
 /// Number, size and checksums of a sequence of records: kind, flags, relation, length and bytes of each, in order, whatever blocks
 /// they are in.
@@ -28,7 +27,7 @@ impl RecordDigest {
         let (mut frames_end, mut aux_end) = (0, 0);
         for record in sections.records() {
             let Record { entry, bytes, .. } = record?;
-            let end = if entry.kind().is_some_and(RecordKind::is_aux) {
+            let end = if entry.is_aux() {
                 &mut aux_end
             } else {
                 &mut frames_end

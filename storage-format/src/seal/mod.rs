@@ -1,9 +1,10 @@
 //! Sealing: a finished segment becomes an immutable one.
 //!
-//! Small raw blocks are merged into large compressed ones; the records, their order and their positions stay. The
+//! Small raw blocks are merged into large compressed ones, stored as columns; the records, their order and their positions stay. The
 //! result is made under a temporary name, made durable, read back and compared record by record with what it was
 //! made from; only then it gets its name, and the raw file is removed. Readers keep the file that they have open.
 
+mod body;
 mod digest;
 mod output;
 mod verify;
@@ -30,7 +31,7 @@ use verify::verify;
 /// How to seal.
 #[derive(Clone, Copy, Debug)]
 pub struct SealOptions {
-    /// zstd's level, 1 to 22; higher is smaller and slower.
+    /// zstd's level, 1 to 22; higher is slower. Columns gain little by it.
     pub zstd_level: i32,
     /// Blocks are merged up to this many bytes before compression. Larger ones compress better, and are
     /// decompressed whole for whatever is needed of them.
@@ -40,7 +41,7 @@ pub struct SealOptions {
 impl Default for SealOptions {
     fn default() -> Self {
         Self {
-            zstd_level: 3,
+            zstd_level: 1,
             block_bytes: 512 << 10,
         }
     }

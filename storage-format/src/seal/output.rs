@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use pg_proto::{Lsn, Oid};
 
 use super::SealOptions;
-use crate::block::{
-    Block, BlockBuilder, BlockFlags, BlockHeader, BlockKind, Codec, Placement, Sections,
-};
+use super::body::BodyStore;
+use crate::block::{Block, BlockBuilder, BlockFlags, BlockHeader, BlockKind, Placement, Sections};
 use crate::checksum::crc32;
 use crate::codec::stored_u32;
 use crate::error::{Damage, FormatError};
@@ -22,7 +21,6 @@ pub(crate) struct SealedOutput<'a> {
     path: PathBuf,
     header: SegmentHeader,
     options: &'a SealOptions,
-    compressor: zstd::bulk::Compressor<'static>,
     builder: BlockBuilder,
     /// Kind and flags of what is in the builder.
     kind: BlockKind,
@@ -32,7 +30,7 @@ pub(crate) struct SealedOutput<'a> {
     footer: Footer,
     bodies: crc32fast::Hasher,
     index: IndexBuilder,
-    body: Vec<u8>,
+    body: BodyStore,
     prefix: Vec<u8>,
 }
 
@@ -62,13 +60,12 @@ impl<'a> SealedOutput<'a> {
             .map_err(FormatError::io("create", path))?;
         write_all_at(&*file, &mut [IoSlice::new(&bytes)], 0)
             .map_err(FormatError::io("write", path))?;
-        let compressor = zstd::bulk::Compressor::new(options.zstd_level)
-            .map_err(FormatError::io("compress for", path))?;
+        let body =
+            BodyStore::new(options.zstd_level).map_err(FormatError::io("compress for", path))?;
         Ok(Self {
             file,
             path: path.to_owned(),
             options,
-            compressor,
             builder: BlockBuilder::new(),
             kind: BlockKind::Data,
             extra_flags: BlockFlags::NONE,
@@ -82,7 +79,7 @@ impl<'a> SealedOutput<'a> {
             },
             bodies: crc32fast::Hasher::new(),
             index: IndexBuilder::new(header.name),
-            body: Vec::new(),
+            body,
             prefix: Vec::new(),
             header,
         })
@@ -141,20 +138,11 @@ impl<'a> SealedOutput<'a> {
     }
 
     fn write(&mut self, mut header: BlockHeader) -> Result<(), FormatError> {
-        self.body.clear();
-        for section in self.builder.sections() {
-            self.body.extend_from_slice(section);
-        }
-        let compressed = self
-            .compressor
-            .compress(&self.body)
+        let (codec, stored) = self
+            .body
+            .store(self.builder.sections())
             .map_err(FormatError::io("compress for", &self.path))?;
-        let stored = if compressed.len() < self.body.len() {
-            header.codec = Codec::Zstd;
-            &compressed
-        } else {
-            &self.body
-        };
+        header.codec = codec;
         header.stored_len = stored_u32(stored.len());
         header.body_crc = crc32(&[stored]);
         let (mut pieces, crc) = self.builder.prefixed(&header, &mut self.prefix, stored);

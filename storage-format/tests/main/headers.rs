@@ -227,7 +227,7 @@ proptest! {
         let relations: Vec<Oid> = relations.into_iter().map(Oid).collect();
         let raw_len = entry_count * 16 + frames_len + aux_len;
         let header = BlockHeader {
-            codec: if zstd { Codec::Zstd } else { Codec::Raw },
+            codec: if zstd { Codec::Columns } else { Codec::Raw },
             relation_count: u32::try_from(relations.len()).unwrap(),
             stored_len: if zstd { stored } else { raw_len },
             entry_count,

@@ -259,7 +259,7 @@ impl Default for Log {
         Self {
             directory: PathBuf::from("decant-log"),
             segment_bytes: 64 << 20,
-            zstd_level: 3,
+            zstd_level: 1,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The targets.
 
 mod catalog;
+mod columns;
 mod filters;
 mod log;
 mod pgoutput;
@@ -27,6 +28,12 @@ pub static TARGETS: &[Target] = &[
         name: "stream",
         run: pgoutput::run_stream,
         seeds: pgoutput::seeds_of_streams,
+        memory_bytes: LARGE,
+    },
+    Target {
+        name: "columns",
+        run: columns::run,
+        seeds: columns::seeds,
         memory_bytes: LARGE,
     },
     Target {
