@@ -12,6 +12,9 @@ mod golden;
 #[path = "main/headers.rs"]
 #[cfg(test)]
 mod headers;
+#[path = "main/names.rs"]
+#[cfg(test)]
+mod names;
 #[path = "main/recovery.rs"]
 #[cfg(test)]
 mod recovery;

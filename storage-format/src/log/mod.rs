@@ -33,6 +33,7 @@ mod catalogs;
 mod cursor;
 mod error;
 mod options;
+mod places;
 mod reader;
 mod records;
 mod seek;

@@ -8,18 +8,19 @@ use parking_lot::Mutex;
 use pg_proto::{Lsn, PgTimestamp};
 
 use super::catalogs::Catalogs;
+use super::places::Looking;
 use super::segment::Segment;
-use super::{Head, Kept, ReadError, ReadOptions, Serve};
+use super::{Head, ReadError, ReadOptions, Serve};
 use crate::cache::BlockCache;
 use crate::fs::Fs;
 use crate::identity::Identity;
-use crate::segment::{SegmentInfo, SegmentName, SegmentState, list_segments};
+use crate::segment::{SegmentInfo, SegmentName, SegmentState};
 use crate::watermark::{Cut, LogPoint, WatermarkReader, WatermarkState};
 
 /// A log directory, opened for reading: one per process, shared by all its cursors.
 #[derive(Debug)]
 pub struct Log {
-    fs: Arc<dyn Fs>,
+    pub(super) fs: Arc<dyn Fs>,
     pub(super) directory: PathBuf,
     pub(super) catalogs: Catalogs,
     /// Highest commit times of sealed segments, as far as somebody looked for a time.
@@ -30,7 +31,8 @@ pub struct Log {
     /// What the watermark said when the log was opened.
     first_state: WatermarkState,
     cache: Arc<BlockCache>,
-    listing: Mutex<Arc<[SegmentInfo]>>,
+    /// Where the names of segments did not do: what the folder had when somebody last looked.
+    pub(super) listing: Mutex<Arc<[SegmentInfo]>>,
     open: Mutex<OpenSegments>,
 }
 
@@ -60,9 +62,13 @@ impl Log {
         let watermark = WatermarkReader::open_on(&*fs, directory)?;
         let first_state = watermark.read()?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
-        let listing: Arc<[SegmentInfo]> = list_segments(&*fs, directory)?.into();
-        let cut = watermark.cut().map_or(0, |cut| cut.epoch);
-        let newest = newest_identity(&fs, directory, &listing, cut, &cache)?;
+        let looking = Looking {
+            fs: &fs,
+            directory,
+            cut: watermark.cut().map_or(0, |cut| cut.epoch),
+            cache: &cache,
+        };
+        let newest = looking.newest_identity(first_state.written.sequence)?;
         let identity = newest.ok_or_else(|| ReadError::Empty {
             path: SegmentName::folder(directory),
         })?;
@@ -76,7 +82,7 @@ impl Log {
             watermark,
             first_state,
             cache,
-            listing: Mutex::new(listing),
+            listing: Mutex::default(),
             open: Mutex::default(),
         }))
     }
@@ -149,37 +155,10 @@ impl Log {
         self.times.lock().clear();
     }
 
-    /// The positions that a cursor can start at. Lists the directory.
-    pub fn kept(&self) -> Result<Kept, ReadError> {
-        let listing = self.refresh()?;
-        let newest = self.head().lsn;
-        let oldest = listing
-            .first()
-            .map_or(newest, |segment| segment.name.first_lsn);
-        Ok(Kept { oldest, newest })
-    }
-
     /// Bytes that the cache of decoded blocks keeps alive.
     #[must_use]
     pub fn cached_bytes(&self) -> usize {
         self.cache.bytes()
-    }
-
-    /// The segments there were when somebody last looked, which was after the head's one began.
-    pub(super) fn listing(&self) -> Result<Arc<[SegmentInfo]>, ReadError> {
-        let listing = Arc::clone(&self.listing.lock());
-        let newest = listing.last().map(|segment| segment.name.sequence);
-        if newest >= Some(self.head().sequence) {
-            return Ok(listing);
-        }
-        self.refresh()
-    }
-
-    /// The segments there are now.
-    pub(super) fn refresh(&self) -> Result<Arc<[SegmentInfo]>, ReadError> {
-        let listing: Arc<[SegmentInfo]> = list_segments(&*self.fs, &self.directory)?.into();
-        *self.listing.lock() = Arc::clone(&listing);
-        Ok(listing)
     }
 
     /// The offset in a segment's file that no reader goes past: unlimited if the file is complete.
@@ -282,23 +261,4 @@ impl OpenSegments {
         }
         opened
     }
-}
-
-fn newest_identity(
-    fs: &Arc<dyn Fs>,
-    directory: &Path,
-    listing: &[SegmentInfo],
-    cut: u64,
-    cache: &Arc<BlockCache>,
-) -> Result<Option<Identity>, ReadError> {
-    for info in listing.iter().rev() {
-        for sealed in [info.state == SegmentState::Sealed, true] {
-            let cache = Arc::clone(cache);
-            let fs = Arc::clone(fs);
-            if let Some(segment) = Segment::open(fs, directory, info.name, sealed, cut, cache)? {
-                return Ok(Some(segment.identity.clone()));
-            }
-        }
-    }
-    Ok(None)
 }

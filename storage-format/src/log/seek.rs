@@ -78,6 +78,9 @@ impl Log {
     /// The segment in which reading for `lsn` begins.
     fn segment_with(&self, lsn: Lsn) -> Result<Arc<Segment>, SeekError> {
         let head = self.head().sequence;
+        if let Some(segment) = self.named_segment(lsn, head) {
+            return Ok(segment);
+        }
         let mut listing = self.listing()?;
         for _ in 0..ATTEMPTS {
             let visible = listing.partition_point(|segment| segment.name.sequence <= head);

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::names::pass_deleted;
 use super::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
 use crate::error::FormatError;
 use crate::failpoint::hit;
@@ -79,7 +80,8 @@ pub fn read_identity(fs: &dyn Fs, log: &Path) -> Result<Option<Identity>, Format
     Ok(Some(header.identity))
 }
 
-/// Removes a segment with all that belongs to it. Readers that have it open keep it.
+/// Removes a segment with all that belongs to it. Readers that have it open keep it. From the oldest on, if they are to find
+/// the oldest without listing the folder.
 pub fn delete_segment(fs: &dyn Fs, log: &Path, name: SegmentName) -> Result<(), FormatError> {
     hit("gc.begin");
     // The index last: without its segment it is nobody's, the other way round it would be rebuilt.
@@ -95,5 +97,6 @@ pub fn delete_segment(fs: &dyn Fs, log: &Path, name: SegmentName) -> Result<(), 
     fs.sync_dir(&folder)
         .map_err(FormatError::io("sync", &folder))?;
     hit("gc.directory_synced");
+    pass_deleted(fs, log);
     Ok(())
 }

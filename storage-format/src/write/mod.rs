@@ -15,7 +15,8 @@
 //! # Failures
 //!
 //! A full disk leaves the log as it was. Any other failed write or fsync poisons the writer: what is in the files
-//! is unknown then, and only a new writer's recovery finds it out.
+//! is unknown then, and only a new writer's recovery finds it out. The names of the segments are derived and never needed: what
+//! fails there is nobody's failure.
 
 mod active;
 mod create;

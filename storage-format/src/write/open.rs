@@ -20,7 +20,9 @@ use crate::catalog::Catalog;
 use crate::error::FormatError;
 use crate::fs::{Fs, FsFile, read_full_at, write_all_at};
 use crate::identity::Identity;
-use crate::segment::{SegmentHeader, SegmentInfo, SegmentName, SegmentState, list_segments};
+use crate::segment::{
+    SegmentHeader, SegmentInfo, SegmentName, SegmentState, list_segments, write_names,
+};
 use crate::watermark::{LogPoint, WatermarkPublisher, WatermarkState};
 
 /// Name of the lock file in the log directory.
@@ -59,6 +61,7 @@ impl LogWriter {
         };
         let segments = opening.segments()?;
         let (active, state) = opening.last_segment(&segments)?;
+        opening.write_names(&segments, active.name);
         let Opening { identity, cut, .. } = opening;
         let recovery = Recovery {
             end_lsn: state.end_lsn,
@@ -214,6 +217,15 @@ impl Opening<'_> {
             synced_offset: scanned.complete.offset,
         };
         Ok((active, scanned.state))
+    }
+
+    /// Whatever became of the file while another build or nobody wrote the log: before the watermark is published, it is what
+    /// the folder has.
+    fn write_names(&self, segments: &[SegmentInfo], active: SegmentName) {
+        let before = segments.iter().map(|segment| segment.name);
+        let before = before.filter(|name| *name != active);
+        let names: Vec<SegmentName> = before.chain([active]).collect();
+        write_names(self.fs, self.directory, &names);
     }
 
     fn first_segment(&mut self) -> Result<(ActiveFile, LogState), FormatError> {

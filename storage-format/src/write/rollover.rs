@@ -6,7 +6,7 @@ use super::log_writer::LogWriter;
 use crate::block::{BlockHeader, BlockKind};
 use crate::error::FormatError;
 use crate::failpoint::hit;
-use crate::segment::SegmentHeader;
+use crate::segment::{SegmentHeader, add_name};
 
 impl LogWriter {
     /// Ends the active segment and begins the next one. Between two transactions only. The next file is complete
@@ -20,6 +20,8 @@ impl LogWriter {
         hit("segment.ended");
         let published = self.folder().publish(&mut next);
         self.checked_fatal(published)?;
+        // Before the watermark moves into it, for readers who look there then.
+        add_name(&*self.fs, &self.directory, next.name);
         let finished = std::mem::replace(&mut self.active, next);
         self.finished.push(finished.name);
         self.complete = self.active.tip;

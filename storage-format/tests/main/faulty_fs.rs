@@ -53,6 +53,8 @@ struct State {
     lasting: bool,
     crashed: bool,
     operations: usize,
+    /// How often a directory was listed.
+    listings: usize,
     /// Overwritten bytes of what is not synced, in the order of writing.
     unsynced: Vec<Unsynced>,
 }
@@ -89,6 +91,10 @@ impl FaultyFs {
 
     pub(crate) fn operations(&self) -> usize {
         self.state.lock().operations
+    }
+
+    pub(crate) fn listings(&self) -> usize {
+        self.state.lock().listings
     }
 
     pub(crate) fn has_crashed(&self) -> bool {
@@ -178,6 +184,7 @@ impl Fs for FaultyFs {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.state.lock().listings += 1;
         RealFs.list(path)
     }
 

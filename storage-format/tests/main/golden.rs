@@ -17,6 +17,7 @@ use storage_format::catalog::{
 };
 use storage_format::fs::RealFs;
 use storage_format::record::RecordKind;
+use storage_format::segment::NAMES_FILE;
 use storage_format::staging::Rollback;
 use storage_format::{LogWriter, SealOptions, Staging, seal_segment};
 
@@ -132,7 +133,7 @@ fn write_staged(writer: &mut LogWriter, log: &Path) {
     writer.append_staged(&staged, &commit).unwrap();
 }
 
-/// A sealed segment, its index, an active segment with several blocks, and the watermark.
+/// A sealed segment, its index, an active segment with several blocks, the watermark, and the segments' names.
 fn write_log(log: &Path) {
     let (mut writer, _) = open(log, SEGMENT);
     write_records(&mut writer);
@@ -169,7 +170,7 @@ fn describe(log: &Path) -> String {
 fn content(log: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let segments = std::fs::read_dir(log.join("segments")).unwrap();
     let mut paths: Vec<PathBuf> = segments.map(|entry| entry.unwrap().path()).collect();
-    paths.push(log.join("watermark"));
+    paths.extend(["watermark", NAMES_FILE].map(|name| log.join(name)));
     paths.sort();
     let trimmed = |path: PathBuf| {
         let mut bytes = std::fs::read(&path).unwrap();

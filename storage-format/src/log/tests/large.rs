@@ -6,7 +6,7 @@ use pg_proto::Lsn;
 
 use super::support::{Event, ORIGIN, Source, drain, open_log};
 use crate::log::SeekError;
-use crate::segment::{SegmentExtension, SegmentName};
+use crate::segment::{NAMES_FILE, SegmentExtension, SegmentName};
 
 #[test]
 fn segments_that_are_not_needed_are_not_opened() {
@@ -21,6 +21,8 @@ fn segments_that_are_not_needed_are_not_opened() {
         };
         std::fs::write(name.path(directory.path(), SegmentExtension::Sealed), b"").unwrap();
     }
+    // Nor does the file of names have them, as it were if the writer had begun them.
+    std::fs::remove_file(directory.path().join(NAMES_FILE)).unwrap();
     let log = open_log(directory.path());
     assert_eq!(log.kept().unwrap().oldest, Lsn(ORIGIN.0 - 10_000));
     assert_eq!(

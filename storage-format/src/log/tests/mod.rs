@@ -5,6 +5,7 @@ mod damage;
 mod follow;
 mod large;
 mod lost_tail;
+mod names;
 mod replay;
 mod sealed;
 mod support;

@@ -14,11 +14,13 @@ use storage_format::catalog::{
 use storage_format::fs::Fs;
 use storage_format::index::Index;
 use storage_format::log::{Log, ReadOptions, Serve, TransactionIter};
-use storage_format::segment::{SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName};
+use storage_format::segment::{
+    NAMES_FILE, SEGMENT_HEADER_LEN, SegmentExtension, SegmentHeader, SegmentName,
+};
 use storage_format::watermark::{WATERMARK_FILE, WatermarkReader};
-use storage_format::{LogWriter, PreparedStore, WriterOptions};
+use storage_format::{LogWriter, PreparedStore, WriterOptions, delete_segment};
 
-use crate::build::{LOG, Machine};
+use crate::build::{LOG, Machine, identity};
 
 /// `FORMAT.md`: where the checksums are.
 const SEGMENT_CRC: usize = SEGMENT_HEADER_LEN - 4;
@@ -196,6 +198,79 @@ pub(super) fn seeds_of_index() -> Vec<Vec<u8>> {
     let both = lengths.zip(indexes);
     both.map(|(length, index)| [&length.to_le_bytes()[..], &index].concat())
         .collect()
+}
+
+/// Segments of the log beside the names.
+const NAMED: u64 = 6;
+/// Where the first of them begins, and how long each is.
+const NAMED_STEP: u64 = 64;
+
+/// A log of segments that have nothing in them, the oldest of which was deleted.
+fn named() -> Machine {
+    let machine = Machine::new();
+    let log = Path::new(LOG);
+    let options = WriterOptions {
+        segment_bytes: 0,
+        start_lsn: Lsn(NAMED_STEP),
+    };
+    let fs: Arc<dyn Fs> = Arc::clone(&machine.fs) as Arc<dyn Fs>;
+    let opened = LogWriter::open(log, options, identity(), Arc::clone(&fs));
+    let (mut writer, _) = opened.expect("a disk that never fails");
+    let first = writer.active_segment();
+    for number in 2..=NAMED {
+        let moved = writer.progress(Lsn(number * NAMED_STEP));
+        let ended = moved.and_then(|()| writer.finish_segment());
+        ended.expect("a disk that never fails");
+    }
+    delete_segment(&*fs, log, first).expect("a disk that never fails");
+    machine
+}
+
+/// The names of a log's segments: whatever they say, it is read as without them.
+pub(super) fn run_names(bytes: &[u8]) -> bool {
+    let mut right = bytes.to_vec();
+    let first = bytes.get(16..24).and_then(|bytes| bytes.first_chunk());
+    let first = u64::from_le_bytes(first.copied().unwrap_or_default());
+    if let Some((header, entries)) = right.split_at_mut_checked(64) {
+        let fixed = crc(&[&header[..28]]);
+        put_u32(header, 28, fixed);
+        let oldest = crc(&[&header[32..40]]);
+        put_u32(header, 40, oldest);
+        for (number, entry) in (0..).zip(entries.chunks_exact_mut(16)) {
+            let sequence = first.wrapping_add(number).to_le_bytes();
+            let sum = crc(&[&sequence, &entry[..8]]);
+            put_u32(entry, 8, sum);
+            put_u32(entry, 12, 0);
+        }
+    }
+    run_names_file(&right);
+    run_names_file(bytes)
+}
+
+fn run_names_file(bytes: &[u8]) -> bool {
+    let machine = named();
+    let path = Path::new(LOG).join(NAMES_FILE);
+    let understood = machine.get(&path) == bytes;
+    let removed = machine.fs.remove(&path);
+    removed.expect("the writer has made it");
+    machine.put(&path, bytes);
+    let fs = Arc::clone(&machine.fs) as Arc<dyn Fs>;
+    let options = ReadOptions {
+        serve: Serve::Durable,
+        cache_bytes: 1 << 20,
+    };
+    let log = Log::open_on(fs, Path::new(LOG), options).expect("a sound log");
+    let kept = log.kept().expect("a sound log");
+    assert_eq!(kept.oldest, Lsn(2 * NAMED_STEP));
+    assert_eq!(kept.newest, Lsn(NAMED * NAMED_STEP));
+    for lsn in (1..=NAMED).map(|number| Lsn(number * NAMED_STEP)) {
+        assert_eq!(log.cursor_at(lsn).is_ok(), lsn >= kept.oldest);
+    }
+    understood
+}
+
+pub(super) fn seeds_of_names() -> Vec<Vec<u8>> {
+    vec![named().get(&Path::new(LOG).join(NAMES_FILE))]
 }
 
 pub(super) fn run_watermark(bytes: &[u8]) -> bool {

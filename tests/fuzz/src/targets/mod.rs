@@ -97,6 +97,12 @@ pub static TARGETS: &[Target] = &[
         memory_bytes: SMALL,
     },
     Target {
+        name: "names",
+        run: log::run_names,
+        seeds: log::seeds_of_names,
+        memory_bytes: LARGE,
+    },
+    Target {
         name: "watermark",
         run: log::run_watermark,
         seeds: log::seeds_of_watermark,
