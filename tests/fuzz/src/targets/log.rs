@@ -261,10 +261,11 @@ fn run_names_file(bytes: &[u8]) -> bool {
     };
     let log = Log::open_on(fs, Path::new(LOG), options).expect("a sound log");
     let kept = log.kept().expect("a sound log");
-    assert_eq!(kept.oldest, Lsn(2 * NAMED_STEP));
+    // Who lies about one segment with the right checksum can hide it from this answer, and from no other.
+    assert!(kept.oldest >= Lsn(2 * NAMED_STEP) && kept.oldest <= kept.newest);
     assert_eq!(kept.newest, Lsn(NAMED * NAMED_STEP));
     for lsn in (1..=NAMED).map(|number| Lsn(number * NAMED_STEP)) {
-        assert_eq!(log.cursor_at(lsn).is_ok(), lsn >= kept.oldest);
+        assert_eq!(log.cursor_at(lsn).is_ok(), lsn >= Lsn(2 * NAMED_STEP));
     }
     understood
 }
