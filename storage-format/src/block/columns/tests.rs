@@ -153,7 +153,7 @@ fn one_packer_packs_many_bodies() {
 fn a_row_costs_few_bytes_beside_its_message() {
     let samples: Vec<Sample> = (0..1_000)
         .map(|row| Sample {
-            start: 1 << 40 | row * 150,
+            start: (1 << 40) | (row * 150),
             time: 800_000_000_000_000,
             ..one(3)
         })

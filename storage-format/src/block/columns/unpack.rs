@@ -42,6 +42,7 @@ struct Columns<'a> {
     xids: Numbers<'a>,
     starts: Numbers<'a>,
     times: Numbers<'a>,
+    now: Now,
 }
 
 impl<'a> Columns<'a> {
@@ -72,6 +73,7 @@ impl<'a> Columns<'a> {
             xids,
             starts,
             times,
+            now: Now::default(),
         })
     }
 
@@ -98,56 +100,54 @@ impl<'a> Columns<'a> {
         entries: &mut [[u8; ENTRY_LEN]],
         frames: &mut [u8],
     ) -> Result<(), Damage> {
-        let mut times = Times::default();
-        let mut places = Places::default();
-        let (mut xid, mut start) = (0, 0);
         let mut rest = frames;
         for (place, (stored, &kind_id)) in entries.iter_mut().zip(self.kinds).enumerate() {
             let bad = || Damage::Content(format!("columns of entry {place} make no sense"));
-            let mut entry = self.entry(kind_id, &mut xid).ok_or_else(bad)?;
-            let payload_len = index(entry.length);
-            if kind_id >= FIRST_AUX {
-                entry.offset = places.aux(payload_len, self.aux).ok_or_else(bad)?;
-                *stored = entry.encode();
-                continue;
-            }
-            entry.length = entry.length.checked_add(HEAD).ok_or_else(bad)?;
-            entry.offset = places.frame(index(entry.length));
+            let entry = self.entry(kind_id).ok_or_else(bad)?;
             *stored = entry.encode();
-            start = behind(start, self.starts.next().ok_or_else(bad)?);
-            let time = times.next(&mut self.times).ok_or_else(bad)?;
-            let (payload, messages) = self
-                .messages
-                .split_at_checked(payload_len)
-                .ok_or_else(bad)?;
-            let head = frame_head(entry.length - 1, Lsn(start), PgTimestamp(time));
-            // The frames are as long as heads and messages together, which was compared before.
-            let (frame, behind) = rest
-                .split_at_mut_checked(index(entry.length))
-                .ok_or_else(bad)?;
-            let (head_place, payload_place) = frame.split_at_mut(FRAME_HEAD_LEN);
-            head_place.copy_from_slice(&head);
-            payload_place.copy_from_slice(payload);
-            (self.messages, rest) = (messages, behind);
+            if !entry.is_aux() {
+                rest = self.frame(&entry, rest).ok_or_else(bad)?;
+            }
         }
-        self.check_done(&times, &places)
+        self.check_done()
     }
 
-    /// Without its place; of a frame with the length of its message only.
-    fn entry(&mut self, kind_id: u8, xid: &mut u64) -> Option<Entry> {
-        *xid = behind(*xid, self.xids.next()?);
+    fn entry(&mut self, kind_id: u8) -> Option<Entry> {
         let relation = u16::try_from(self.relations.next()?).ok()?;
-        Some(Entry {
+        self.now.xid = behind(self.now.xid, self.xids.next()?);
+        let mut entry = Entry {
             kind_id,
             flags: u8::try_from(self.flags.next()?).ok()?,
             relation: relation.wrapping_sub(1),
             offset: 0,
             length: u32::try_from(self.lengths.next()?).ok()?,
-            xid: u32::try_from(*xid).ok()?,
-        })
+            xid: u32::try_from(self.now.xid).ok()?,
+        };
+        if entry.is_aux() {
+            entry.offset = self.now.aux_place(entry.length, self.aux)?;
+        } else {
+            entry.length = entry.length.checked_add(stored_u32(FRAME_HEAD_LEN))?;
+            entry.offset = self.now.frame_place(entry.length);
+        }
+        Some(entry)
     }
 
-    fn check_done(&self, times: &Times, places: &Places) -> Result<(), Damage> {
+    /// Writes an entry's frame, and returns the place behind it. There is room for all: frames are as long as heads and messages
+    /// together, which was compared before.
+    fn frame<'f>(&mut self, entry: &Entry, place: &'f mut [u8]) -> Option<&'f mut [u8]> {
+        self.now.start = behind(self.now.start, self.starts.next()?);
+        let time = self.now.time(&mut self.times)?;
+        let (frame, rest) = place.split_at_mut_checked(index(entry.length))?;
+        let (head, payload) = frame.split_at_mut_checked(FRAME_HEAD_LEN)?;
+        let (message, messages) = self.messages.split_at_checked(payload.len())?;
+        let (start, time) = (Lsn(self.now.start), PgTimestamp(time));
+        head.copy_from_slice(&frame_head(entry.length - 1, start, time));
+        payload.copy_from_slice(message);
+        self.messages = messages;
+        Some(rest)
+    }
+
+    fn check_done(&self) -> Result<(), Damage> {
         let columns = [
             &self.flags,
             &self.relations,
@@ -156,8 +156,8 @@ impl<'a> Columns<'a> {
             &self.starts,
             &self.times,
         ];
-        let done = columns.iter().all(|column| column.is_done());
-        if done && times.left == 0 && self.messages.is_empty() && places.aux == self.aux.len() {
+        let taken = columns.iter().all(|column| column.is_done()) && self.messages.is_empty();
+        if taken && self.now.run == 0 && self.now.aux_end == self.aux.len() {
             return Ok(());
         }
         Err(Damage::Content(
@@ -166,45 +166,38 @@ impl<'a> Columns<'a> {
     }
 }
 
-const HEAD: u32 = FRAME_HEAD_LEN as u32;
-
-/// The time of each frame.
+/// What the next record is told apart from.
 #[derive(Default)]
-struct Times {
-    now: u64,
-    /// Frames that have it, too.
-    left: u64,
+struct Now {
+    xid: u64,
+    start: u64,
+    time: u64,
+    /// Frames to come that have the time, too.
+    run: u64,
+    /// Where the sections are so far.
+    frames_end: usize,
+    aux_end: usize,
 }
 
-impl Times {
-    #[inline]
-    fn next(&mut self, column: &mut Numbers<'_>) -> Option<i64> {
-        if self.left == 0 {
-            self.now = behind(self.now, column.next()?);
-            self.left = column.next()?;
+impl Now {
+    fn time(&mut self, column: &mut Numbers<'_>) -> Option<i64> {
+        if self.run == 0 {
+            self.time = behind(self.time, column.next()?);
+            self.run = column.next()?;
         }
-        self.left = self.left.checked_sub(1)?;
-        Some(self.now.cast_signed())
+        self.run = self.run.checked_sub(1)?;
+        Some(self.time.cast_signed())
     }
-}
 
-/// Where the sections are so far.
-#[derive(Default)]
-struct Places {
-    frames: usize,
-    aux: usize,
-}
-
-impl Places {
-    fn frame(&mut self, length: usize) -> u32 {
-        let start = self.frames;
-        self.frames += length;
+    fn frame_place(&mut self, length: u32) -> u32 {
+        let start = self.frames_end;
+        self.frames_end += index(length);
         stored_u32(start)
     }
 
-    fn aux(&mut self, length: usize, section: &[u8]) -> Option<u32> {
-        let end = self.aux.checked_add(length)?;
-        let start = std::mem::replace(&mut self.aux, end);
-        (end <= section.len()).then(|| stored_u32(start))
+    fn aux_place(&mut self, length: u32, section: &[u8]) -> Option<u32> {
+        let start = self.aux_end;
+        self.aux_end += index(length);
+        (self.aux_end <= section.len()).then(|| stored_u32(start))
     }
 }
