@@ -1,11 +1,12 @@
 //! The names file beside a writer that can't always write it, and readers that need not list the folder.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use pg_proto::Lsn;
 use storage_format::fs::RealFs;
-use storage_format::log::{Log, ReadOptions};
+use storage_format::log::{Cursor, Log, ReadOptions};
 use storage_format::segment::{NAMES_FILE, delete_segment, list_segments};
 use storage_format::{LogWriter, SealOptions, seal_segment};
 
@@ -22,7 +23,7 @@ const fn at(number: u64) -> Lsn {
 }
 
 /// One segment for each number.
-fn grow(writer: &mut LogWriter, log: &Path, numbers: std::ops::Range<u64>) {
+fn grow(writer: &mut LogWriter, log: &Path, numbers: Range<u64>) {
     for number in numbers {
         append_all(writer, &[transaction(at(number).0, 2)]);
         writer.finish_segment().unwrap();
@@ -48,6 +49,16 @@ fn assert_whole(log: &Path) {
     assert_eq!(by_file, by_folder);
 }
 
+/// One cursor comes to each of them, and others begin there.
+fn assert_read(reader: &Arc<Log>, cursor: &mut Cursor, numbers: Range<u64>) {
+    for number in numbers {
+        let block = cursor.next().unwrap().unwrap();
+        assert_eq!(block.header().first_commit_lsn, at(number));
+        let mut other = reader.cursor_at(at(number)).unwrap();
+        assert!(other.next().unwrap().is_some());
+    }
+}
+
 #[test]
 fn readers_do_not_list_the_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,36 +68,10 @@ fn readers_do_not_list_the_folder() {
     let fs = FaultyFs::default();
     let reader = Log::open_on(Arc::new(fs.clone()), log, ReadOptions::default()).unwrap();
     let mut cursor = reader.cursor_at(at(3)).unwrap();
-    for number in 3..20 {
-        assert_eq!(
-            cursor.next().unwrap().unwrap().header().first_commit_lsn,
-            at(number)
-        );
-        assert!(
-            reader
-                .cursor_at(at(number))
-                .unwrap()
-                .next()
-                .unwrap()
-                .is_some()
-        );
-    }
+    assert_read(&reader, &mut cursor, 3..20);
     assert!(cursor.next().unwrap().is_none());
     grow(&mut writer, log, 20..30);
-    for number in 20..30 {
-        assert_eq!(
-            cursor.next().unwrap().unwrap().header().first_commit_lsn,
-            at(number)
-        );
-        assert!(
-            reader
-                .cursor_at(at(number))
-                .unwrap()
-                .next()
-                .unwrap()
-                .is_some()
-        );
-    }
+    assert_read(&reader, &mut cursor, 20..30);
     for segment in &list_segments(&RealFs, log).unwrap()[..7] {
         delete_segment(&RealFs, log, segment.name).unwrap();
         let kept = reader.kept().unwrap();
