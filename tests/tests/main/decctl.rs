@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tests::scale::patience;
 use tests::subscriber::{GrpcSubscriber, Keep, from_slot};
+use tests::wait_until;
 
 use super::stage::Stage;
 
@@ -31,9 +32,13 @@ async fn status_segments_and_dump_say_what_there_is() {
     assert_eq!(status["log"]["segments"], 1);
     let set = format!("fanout.grpc={}", stage.decant.fanout(0).grpc_address());
     let both = ["--set", &set, "status", "--fanout", "--json"];
-    let status = json(&stage.decant.decctl_successfully(&both));
-    assert_eq!(status["fanout"]["name"], "fanout-0");
-    assert_eq!(status["fanout"]["decoder_connected"], true);
+    wait_until("the fanout has found the decoder", patience(), async || {
+        let status = json(&stage.decant.decctl_successfully(&both));
+        assert_eq!(status["fanout"]["name"], "fanout-0");
+        let connected = status["fanout"]["decoder_connected"] == true;
+        connected.then_some(()).ok_or_else(|| status.to_string())
+    })
+    .await;
 
     // These read files: they work without the decoder too.
     stage.decant.stop_decoder().await;
