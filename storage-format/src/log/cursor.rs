@@ -282,14 +282,15 @@ impl Cursor {
         }
         // It was deleted. If nothing was in it, as between two changes of the timeline, the position is kept all the same.
         match self.log.cursor_at(end_lsn) {
-            Ok(again) => {
+            Ok(again) if !Arc::ptr_eq(&again.place.segment, &self.place.segment) => {
                 let start = self.start;
                 *self = Self { start, ..again };
                 Ok(true)
             }
             Err(SeekError::Read(error)) => Err(error),
-            Err(SeekError::NotKept { .. } | SeekError::Ahead { .. }) => {
-                let kept = self.log.kept()?;
+            // At the end of the same file again: of those there are, none begins between this one and the position.
+            Ok(_) | Err(SeekError::NotKept { .. } | SeekError::Ahead { .. }) => {
+                let kept = self.log.kept_behind(end_lsn)?;
                 Err(ReadError::NotKept {
                     asked: end_lsn,
                     oldest: kept.oldest,

@@ -28,6 +28,15 @@ impl Log {
         Ok(Kept { oldest, newest })
     }
 
+    /// Those at or behind `lsn`, as the folder has it now.
+    pub(super) fn kept_behind(&self, lsn: Lsn) -> Result<Kept, ReadError> {
+        let newest = self.head().lsn;
+        let listing = self.refresh()?;
+        let mut starts = listing.iter().map(|segment| segment.name.first_lsn);
+        let oldest = starts.find(|start| *start >= lsn).unwrap_or(newest);
+        Ok(Kept { oldest, newest })
+    }
+
     fn named_oldest(&self) -> Option<SegmentName> {
         SegmentNames::open(&*self.fs, &self.directory)?.oldest(&*self.fs, &self.directory)
     }

@@ -11,7 +11,9 @@ use super::support::{Event, ORIGIN, Source, drain, open_log};
 use crate::fs::RealFs;
 use crate::log::{ReadError, SeekError, TransactionIter};
 use crate::seal::{SealOptions, seal_segment};
-use crate::segment::{SegmentExtension, SegmentName, SegmentState, delete_segment, list_segments};
+use crate::segment::{
+    NAMES_FILE, SegmentExtension, SegmentName, SegmentState, delete_segment, list_segments,
+};
 
 /// Small blocks, so that a small segment has several.
 const OPTIONS: SealOptions = SealOptions {
@@ -115,6 +117,35 @@ fn a_cursor_survives_sealing_and_deletion_of_the_file_that_it_reads() {
     };
     assert_eq!(oldest, sealed[1].first_lsn);
     assert!(drain(log.cursor_at(oldest).unwrap()).unwrap() == source.suffix(oldest));
+}
+
+/// Segments are deleted from the oldest on. But somebody may remove files by hand, and a listing that is read while some are
+/// deleted may have one before and not the one behind it.
+#[test]
+fn a_hole_in_front_of_a_cursor_ends_it() {
+    for with_names in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut source = Source::new(directory.path());
+        source.run(&events(300));
+        seal_all(&source, directory.path());
+        let sealed = names(&source, directory.path());
+        for name in &sealed[1..3] {
+            delete_segment(&RealFs, directory.path(), *name).unwrap();
+        }
+        if !with_names {
+            std::fs::remove_file(directory.path().join(NAMES_FILE)).unwrap();
+        }
+        let log = open_log(directory.path());
+        let mut cursor = log.cursor_at(ORIGIN).unwrap();
+        let mut steps = (0..10_000).map(|_| cursor.step_with(&|_, _| true, 16));
+        let ended = steps.find_map(Result::err);
+        let Some(ReadError::NotKept { asked, oldest, .. }) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!((asked, oldest), (sealed[1].first_lsn, sealed[3].first_lsn));
+        let error = log.cursor_at(asked).unwrap().next().unwrap_err();
+        assert!(matches!(error, ReadError::NotKept { .. }), "{error}");
+    }
 }
 
 #[test]
