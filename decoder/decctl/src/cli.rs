@@ -114,7 +114,7 @@ pub(crate) struct DumpArgs {
     /// Starts with the first transaction whose commit record is at or after this position; else at the oldest kept
     #[arg(long, value_name = "LSN")]
     pub(crate) from: Option<Lsn>,
-    /// Ends before the first transaction whose commit record is at or after this position
+    /// Ends before the first transaction whose commit record is at or after this position; else with what there is when it begins
     #[arg(long, value_name = "LSN")]
     pub(crate) to: Option<Lsn>,
     /// Prints at most this many records

@@ -23,6 +23,8 @@ pub(super) fn run(config: &Config, args: &DumpArgs) -> Result<(), Error> {
         Some(lsn) => lsn,
         None => log.kept()?.oldest,
     };
+    // A log that grows faster than it is printed has no end; what is there now has one.
+    let head = log.head().lsn;
     let mut records = TransactionIter::new(log.cursor_at(from)?);
     let mut out = BufWriter::new(io::stdout().lock());
     let mut left = args.limit.unwrap_or(u64::MAX);
@@ -32,8 +34,8 @@ pub(super) fn run(config: &Config, args: &DumpArgs) -> Result<(), Error> {
         };
         let past = args
             .to
-            .is_some_and(|to| record.commit_lsn >= to && record.commit_lsn.is_valid());
-        if past {
+            .map_or(record.commit_lsn > head, |to| record.commit_lsn >= to);
+        if past && record.commit_lsn.is_valid() {
             break;
         }
         print(&mut out, &record, records.catalog(), args.output.json)?;
