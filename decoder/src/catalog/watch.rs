@@ -26,8 +26,9 @@ const COMPARE_INTERVAL: Duration = Duration::from_secs(30);
 /// [`COMPARE_INTERVAL`].
 const SETTLE_DELAY: Duration = Duration::from_millis(200);
 
-/// Longest wait until a statement is durable in the log. The stream is at most a second late if it is there at all.
-const DURABLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the log may stand still before a statement is durable in it. However late the decoder is, it gets there as
+/// long as the log grows; the stream is at most a second late if it is there at all.
+const STANDSTILL: Duration = Duration::from_secs(15);
 
 /// What the task needs.
 #[derive(Clone, Debug)]
@@ -329,22 +330,31 @@ fn report_mode(installed: Installed, user: &str) {
 }
 
 async fn answer_when_durable(requests: Vec<RefreshCatalog>, state: Arc<DecoderState>, lsn: Lsn) {
-    let waited = tokio::time::timeout(DURABLE_TIMEOUT, state.wait_durable(lsn)).await;
-    let result = match waited {
-        Ok(Ok(())) => Ok(state.head().durable_lsn),
-        Ok(Err(_)) => Err(RefreshError::ShuttingDown),
-        Err(_) => Err(RefreshError::Unavailable {
-            reason: not_reached(&state, lsn),
-        }),
-    };
+    let result = wait_while_it_grows(&state, lsn).await;
     answer(requests, &result);
+}
+
+async fn wait_while_it_grows(state: &DecoderState, lsn: Lsn) -> Result<Lsn, RefreshError> {
+    loop {
+        let before = state.head().durable_lsn;
+        match tokio::time::timeout(STANDSTILL, state.wait_durable(lsn)).await {
+            Ok(Ok(())) => return Ok(state.head().durable_lsn),
+            Ok(Err(_)) => return Err(RefreshError::ShuttingDown),
+            Err(_) if state.head().durable_lsn > before => {}
+            Err(_) => {
+                return Err(RefreshError::Unavailable {
+                    reason: not_reached(state, lsn),
+                });
+            }
+        }
+    }
 }
 
 fn not_reached(state: &DecoderState, lsn: Lsn) -> String {
     let (durable, source) = (state.head().durable_lsn, state.source());
     let mut reason = format!(
-        "the log is at {durable} and did not reach {lsn} within {} s",
-        DURABLE_TIMEOUT.as_secs()
+        "the log has to reach {lsn}, and has stood still at {durable} for {} s",
+        STANDSTILL.as_secs()
     );
     if !source.last_error.is_empty() {
         reason = format!("{reason}: {}", source.last_error);
