@@ -31,11 +31,12 @@ struct ServicesCollector(Arc<OnceLock<Services>>);
 struct Encoder<'a>(&'a Services);
 
 impl Encoder<'_> {
-    fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 7] {
         let Services {
             replay,
             positions,
             subscribers,
+            lanes,
             ..
         } = self.0;
         let head = replay.log().head();
@@ -57,6 +58,11 @@ impl Encoder<'_> {
                 "lag_bytes_max",
                 "Bytes of WAL between the head and what the slowest subscriber was sent",
                 subscribers.lag_bytes_max(head.lsn),
+            ),
+            (
+                "catching_up",
+                "Subscribers that are far behind, and are served by threads of lower priority until they are at the head",
+                lanes.catching_up(),
             ),
             (
                 "leases",

@@ -1,5 +1,6 @@
 //! The running process: opens the log, starts the endpoints, ends in order.
 
+pub(crate) mod lanes;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,8 @@ use crate::sink::{Services, grpc, walsender};
 use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
 use crate::versions::VersionsFile;
+
+pub use lanes::Lanes;
 
 /// Time between two attempts to open a log that is not there yet.
 const OPEN_INTERVAL: Duration = Duration::from_millis(250);
@@ -60,6 +63,9 @@ pub enum RunError {
     /// Who may connect.
     #[error("can't use the settings for access")]
     Access(#[from] AccessError),
+    /// The threads for subscribers that catch up don't start.
+    #[error("can't start threads")]
+    Threads(#[source] io::Error),
     /// Signals can't be listened to.
     #[error("can't listen to signals")]
     Signals(#[source] io::Error),
@@ -114,6 +120,7 @@ pub async fn serve(config: Config, shutdown: CancellationToken) -> Result<(), Ru
             snapshots: Snapshots::default(),
             guard: Arc::clone(&guard),
             roles: Arc::new(Roles::new(&config.source)),
+            lanes: Lanes::start().map_err(RunError::Threads)?,
             config,
         };
         result = serve_subscribers(services, guard, &ready, &shutdown).await;

@@ -19,6 +19,7 @@ use crate::auth::{Guard, Roles};
 use crate::error::StreamError;
 use crate::positions::{Positions, PositionsError};
 use crate::replay::Replay;
+use crate::runtime::Lanes;
 use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
 
@@ -37,6 +38,8 @@ pub struct Services {
     pub guard: Arc<Guard>,
     /// The roles of the source.
     pub roles: Arc<Roles>,
+    /// Where their tasks run.
+    pub lanes: Lanes,
     /// All settings.
     pub config: Arc<service::config::Config>,
 }

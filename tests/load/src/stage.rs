@@ -23,6 +23,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("checkpoint_timeout", "1h"),
     ("autovacuum", "off"),
     ("log_replication_commands", "off"),
+    // The receivers say nothing; 64 of the server's own senders may need more than a minute on a slow machine.
+    ("wal_sender_timeout", "0"),
 ];
 
 /// The table of which everything is made: a row is about 150 bytes on the wire.

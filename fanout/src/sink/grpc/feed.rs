@@ -17,6 +17,7 @@ use super::slots::ServedGuard;
 use crate::emit::{Step, Warning};
 use crate::error::StreamError;
 use crate::replay::{Advance, Replay, Stream};
+use crate::runtime::lanes::Distance;
 use crate::subscriber::Registration;
 
 /// Batches that wait for a client that reads more slowly than the log is read.
@@ -27,6 +28,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// What a subscriber's task works with.
 pub(super) struct Feed {
     pub(super) stream: Stream,
+    pub(super) distance: Distance,
     pub(super) batcher: Batcher,
     pub(super) replay: Replay,
     pub(super) registration: Registration,
@@ -76,10 +78,16 @@ impl Feed {
             let position = self.stream.position();
             return Err(StreamError::Unreadable { position, source }.into());
         }
-        if let Advance::Moved(step) = &advance {
-            self.note(step);
-        } else {
-            self.batcher.flush();
+        match &advance {
+            Advance::Moved(step) => {
+                self.distance.moved();
+                self.note(step);
+            }
+            Advance::AtHead | Advance::End => {
+                self.distance.at_head();
+                self.batcher.flush();
+            }
+            Advance::Asking => self.batcher.flush(),
         }
         while let Some(batch) = self.batcher.pop() {
             *told = batch.end.unwrap_or(*told);

@@ -23,6 +23,7 @@ use crate::auth::Passwords;
 use crate::error::StreamError;
 use crate::positions::{Lease, NewSlot, whole_transaction};
 use crate::replay::{Ahead, StreamOptions};
+use crate::runtime::lanes::Distance;
 use crate::selection::{Publications, SelectionSpec, TableName};
 use crate::sink::Services;
 use crate::subscriber::{Protocol, SubscriberInfo};
@@ -139,6 +140,7 @@ impl Fanout for FanoutService {
         let (sender, receiver) = mpsc::channel(CHANNEL_BATCHES);
         let feed = Feed {
             stream,
+            distance: Distance::default(),
             batcher,
             replay: self.services.replay.clone(),
             registration,
@@ -146,7 +148,7 @@ impl Fanout for FanoutService {
             sender,
             shutdown: self.shutdown.clone(),
         };
-        tokio::spawn(feed.run());
+        tokio::spawn(self.services.lanes.clone().drive(Box::pin(feed.run())));
         Ok(body::answer(receiver))
     }
 

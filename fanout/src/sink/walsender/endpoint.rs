@@ -87,7 +87,8 @@ impl Endpoint {
             tokio::select! {
                 () = &mut ended => return,
                 (socket, peer) = service::accept::next(&self.listener, "fanout.postgres") => {
-                    sessions.spawn(connection(Arc::clone(&shared), socket, peer));
+                    let connection = Box::pin(connection(Arc::clone(&shared), socket, peer));
+                    sessions.spawn(shared.services.lanes.clone().drive(connection));
                 }
             }
         }

@@ -24,6 +24,7 @@ use crate::emit::{Frames, Warning, WireForm};
 use crate::error::StreamError;
 use crate::positions::Lease;
 use crate::replay::{Advance, Stream};
+use crate::runtime::lanes::Distance;
 use crate::subscriber::Subscriber;
 
 /// So much is gathered for one write, from as many blocks as it takes.
@@ -78,6 +79,7 @@ pub(super) struct Sending<'a> {
     form: Option<WireForm>,
     progress: Progress,
     keepalives: Keepalives,
+    distance: Distance,
     /// There was nothing further in the log when it was last asked.
     at_head: bool,
     /// What was written may wait inside TLS for the rest of a record's way.
@@ -112,6 +114,7 @@ impl<'a> Sending<'a> {
             form: None,
             progress: Progress::new(start),
             keepalives: Keepalives::new(timeout, Instant::now()),
+            distance: Distance::default(),
             at_head: false,
             unflushed: false,
             wrote: false,
@@ -208,6 +211,7 @@ impl<'a> Sending<'a> {
             };
             match advanced {
                 Ok(Advance::Moved(step)) => {
+                    self.distance.moved();
                     self.changes += step.changes;
                     if step.commits > 0 || step.changes > 0 {
                         self.keepalives.sent_changes();
@@ -216,7 +220,11 @@ impl<'a> Sending<'a> {
                         self.frames.push(notice(warning));
                     }
                 }
-                Ok(Advance::AtHead | Advance::Asking | Advance::End) => self.at_head = true,
+                Ok(Advance::Asking) => self.at_head = true,
+                Ok(Advance::AtHead | Advance::End) => {
+                    self.distance.at_head();
+                    self.at_head = true;
+                }
                 Err(error) => self.fail_at(error),
             }
         }

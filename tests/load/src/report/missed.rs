@@ -44,8 +44,8 @@ const LIMITS: [(&str, &str, &str); 10] = [
         "catch_up",
         "p99 of the follower",
         "While the history is read, the fanout, the receiver of the history and the threads that a commit passes want two processors. \
-         The reader gives way after each write, so that what is left is the kernel's scheduler. The table has the follower beside a native \
-         slot that reads the same, too.",
+         The fanout's threads that read it have a lower priority; the receiver, which is on another machine as a rule, has the same as the \
+         others here, and so has what the kernel does to carry the bytes. The table has the follower beside a native slot that reads the same, too.",
     ),
     (
         "ingest",

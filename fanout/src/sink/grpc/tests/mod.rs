@@ -21,6 +21,7 @@ use tonic::{Status, Streaming};
 use super::Endpoint;
 use crate::auth::{Guard, Roles};
 use crate::positions::Positions;
+use crate::runtime::Lanes;
 use crate::sink::Services;
 use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
@@ -48,6 +49,7 @@ impl Fanout {
             snapshots: Snapshots::default(),
             guard: Guard::new(&service::config::Fanout::default()).unwrap(),
             roles: Arc::new(Roles::new(&service::config::Source::default())),
+            lanes: Lanes::start().unwrap(),
             config: Arc::default(),
         };
         let address = "127.0.0.1:0".parse().unwrap();

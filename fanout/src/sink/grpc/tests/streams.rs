@@ -1,5 +1,7 @@
 //! Streams: from where to where, what and how fast.
 
+use std::time::Duration;
+
 use pg_proto::Lsn;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -190,11 +192,12 @@ async fn a_large_transaction_comes_in_parts() {
     assert_eq!(last.ordinal, ROWS as u64 - 1);
 }
 
-#[tokio::test]
-async fn a_client_that_does_not_read_holds_nobody_up_and_misses_nothing() {
+const ROWS: u32 = 400;
+const TRANSACTIONS: u32 = 300;
+
+/// Far more blocks than a subscriber may be behind among those that follow, and than fit between it and its client.
+fn long_log() -> TestLog {
     let mut log = TestLog::new();
-    const ROWS: u32 = 400;
-    const TRANSACTIONS: u32 = 300;
     for number in 0..TRANSACTIONS {
         log.begin(ROWS as usize);
         if number == 0 {
@@ -206,6 +209,46 @@ async fn a_client_that_does_not_read_holds_nobody_up_and_misses_nothing() {
         log.commit();
         log.cut();
     }
+    log
+}
+
+#[tokio::test]
+async fn who_is_far_behind_catches_up_beside_the_others() {
+    let mut log = long_log();
+    let mut fanout = Fanout::start(&mut log).await;
+    let catching_up = |count| {
+        let lanes = fanout.services.lanes.clone();
+        let reached = async move {
+            while lanes.catching_up() != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), reached)
+    };
+    let (far, near) = (catching_up(1), catching_up(0));
+    let end = fanout.services.replay.head();
+    let mut subscription = fanout.subscribe(request(Lsn(0), Lsn(0))).await.unwrap();
+    let mut transactions = 0;
+    while transactions < TRANSACTIONS / 2 {
+        if let Some(Kind::Batch(batch)) = subscription.next().await {
+            let ends = batch.parts.iter().filter(|part| part.commit.is_some());
+            transactions += u32::try_from(ends.count()).unwrap();
+        }
+    }
+    far.await.expect("it is far behind");
+    while fanout.services.subscribers.connected()[0]
+        .status(end)
+        .lag_bytes
+        > 0
+    {
+        subscription.next().await.unwrap();
+    }
+    near.await.expect("it is at the head");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_nobody_up_and_misses_nothing() {
+    let mut log = long_log();
     let mut fanout = Fanout::start(&mut log).await;
     let end = fanout.services.replay.head();
     let mut slow = fanout.subscribe(request(Lsn(0), end)).await.unwrap();

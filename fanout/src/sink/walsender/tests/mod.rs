@@ -27,6 +27,7 @@ use self::source::Asked;
 use super::Endpoint;
 use crate::auth::{Guard, Roles};
 use crate::positions::Positions;
+use crate::runtime::Lanes;
 use crate::sink::Services;
 use crate::snapshot::Snapshots;
 use crate::subscriber::Subscribers;
@@ -72,6 +73,7 @@ impl Harness {
             snapshots: Snapshots::default(),
             guard: Arc::clone(&guard),
             roles: Arc::new(Roles::new(&config.source)),
+            lanes: Lanes::start().unwrap(),
             config: Arc::new(config),
         };
         let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), services, Arc::clone(&guard));
