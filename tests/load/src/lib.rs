@@ -7,7 +7,7 @@
 //! | [`drain`] | the receivers, a program of their own |
 //! | [`drainer`] | that program as the benchmark sees it |
 //! | [`loopback`] | the least that a sender can do: what the machine itself can carry |
-//! | [`cpu`], [`machine`], [`scale`] | measuring and its circumstances |
+//! | [`cpu`], [`instructions`], [`machine`], [`scale`] | measuring and its circumstances |
 //! | [`outcome`], [`results`], [`report`] | figures, the results file, `RESULTS.md` |
 //!
 //! What is wrong panics: this is test code.
@@ -21,6 +21,7 @@ pub mod backlog;
 pub mod cpu;
 pub mod drain;
 pub mod drainer;
+pub mod instructions;
 pub mod loopback;
 pub mod machine;
 pub mod measure;

@@ -2,6 +2,7 @@
 
 use crate::backlog::{Backlog, ROWS};
 use crate::drain::{Plan, Server};
+use crate::instructions::{Counts, Instructions};
 use crate::loopback::{self, Sender};
 use crate::measure::{Run, count, drain, say};
 use crate::outcome::{Chart, Outcome, Table, Target};
@@ -82,13 +83,21 @@ async fn backlogs(stage: &Stage, next_row: &mut u64, rows: u64, most: usize) -> 
     (all, last)
 }
 
-/// CPU seconds of the source's walsender.
+/// What the source's walsender cost.
 struct Live {
     rows: u64,
-    alone: f64,
-    together: f64,
+    alone: Cost,
+    together: Cost,
     /// One subscriber, and something else keeps the processors busy.
-    beside: f64,
+    beside: Cost,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    /// CPU time, in seconds.
+    cpu: f64,
+    /// Where they can be counted.
+    instructions: Option<Counts>,
 }
 
 /// Bytes that go through loopback and have nothing to do with the source or with Decant.
@@ -133,7 +142,7 @@ async fn loopback(like: &Run) -> Run {
 
 /// In turns, since what else the machine does changes within seconds: the middle one of each.
 async fn compare_live(stage: &mut Stage, next_row: &mut u64, rows: u64, most: usize) -> Live {
-    let [mut alone, mut together, mut beside] = [[0.0; LIVE_ROUNDS]; 3];
+    let [mut alone, mut together, mut beside] = [[Cost::default(); LIVE_ROUNDS]; 3];
     for round in 0..LIVE_ROUNDS {
         alone[round] = live(stage, &format!("alone_{round}"), next_row, rows, 1).await;
         together[round] = live(stage, &format!("together_{round}"), next_row, rows, most).await;
@@ -142,7 +151,7 @@ async fn compare_live(stage: &mut Stage, next_row: &mut u64, rows: u64, most: us
         busy.stop();
     }
     let [alone, together, beside] = [alone, together, beside].map(|mut all| {
-        all.sort_by(f64::total_cmp);
+        all.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
         all[LIVE_ROUNDS / 2]
     });
     Live {
@@ -153,14 +162,14 @@ async fn compare_live(stage: &mut Stage, next_row: &mut u64, rows: u64, most: us
     }
 }
 
-/// CPU time of the source's walsender while rows go all the way to the subscribers at once.
+/// The source's walsender while rows go all the way to the subscribers at once.
 async fn live(
     stage: &mut Stage,
     slots: &str,
     next_row: &mut u64,
     rows: u64,
     subscribers: usize,
-) -> f64 {
+) -> Cost {
     say(&format!("{subscribers} live"));
     stage.create_decant_slots(slots, subscribers).await;
     let plan = Plan::new(stage.fanout(0), slots, "everything", subscribers);
@@ -169,14 +178,18 @@ async fn live(
     stage.decant.stop_decoder().await;
     let end = stage.fill(0, *next_row, rows, ROWS_PER_TRANSACTION).await;
     *next_row += rows;
+    let server = stage.source.process_id();
+    let mut instructions = server.and_then(Instructions::of_children);
     stage.decant.start_decoder().await;
     let report = drainer.receive_until(end).await;
     assert_eq!(report.rows, rows * subscribers as u64);
-    crate::cpu::of_processes(&stage.decoder_walsender().await)
+    Cost {
+        instructions: instructions.as_mut().and_then(Instructions::counts),
+        cpu: crate::cpu::of_processes(&stage.decoder_walsender().await),
+    }
 }
 
 fn outcome(measured: &[Measured], growth: &[(u64, Run, Run)], live: &Live) -> Outcome {
-    let per_row = |seconds: f64| seconds * 1e6 / count(live.rows);
     let aim = measured
         .iter()
         .find(|run| run.native.connections == AIM)
@@ -187,7 +200,12 @@ fn outcome(measured: &[Measured], growth: &[(u64, Run, Run)], live: &Live) -> Ou
     let sum = aim.decant.rows_per_second();
     Outcome {
         about: ABOUT.to_owned(),
-        tables: vec![speeds(measured), costs(measured), rows_table(growth)],
+        tables: vec![
+            speeds(measured),
+            costs(measured),
+            live_table(live, most),
+            rows_table(growth),
+        ],
         charts: charts(measured, growth),
         targets: vec![
             Target::at_least(
@@ -210,20 +228,17 @@ fn outcome(measured: &[Measured], growth: &[(u64, Run, Run)], live: &Live) -> Ou
             ),
             Target::at_most(
                 format!("source CPU with Decant, N = {most} / N = 1"),
-                live.together / live.alone,
+                live.together.cpu / live.alone.cpu,
                 1.1,
                 "",
             ),
         ],
-        notes: vec![format!(
-            "Source CPU with Decant was measured live, {} rows from the source to the receivers at once, the middle one of three runs each: {:.2} us/row with 1 \
-             subscriber, {:.2} us/row with {most}. Its walsender does the same in both, for the decoder and nobody else: with 1 subscriber, \
-             and bytes that have nothing to do with it going through loopback on the same processors, it is {:.2} us/row.",
-            live.rows,
-            per_row(live.alone),
-            per_row(live.together),
-            per_row(live.beside)
-        )],
+        notes: vec![
+            "The source's walsender was measured live, with rows on the way from the source to the receivers at once; each figure is the middle one of \
+             three runs by CPU time. It does the same in all of them, for the decoder and nobody else: its own instructions show it. What differs is \
+             how long they take beside others, and the kernel's share, who lets whoever runs do the work of the sockets of all."
+                .to_owned(),
+        ],
         ..Outcome::default()
     }
 }
@@ -286,6 +301,40 @@ fn costs(measured: &[Measured]) -> Table {
             loopback.server_us().into(),
             native.receiver_us().into(),
             decant.receiver_us().into(),
+        ]);
+    }
+    table
+}
+
+fn live_table(live: &Live, most: usize) -> Table {
+    let title = format!(
+        "The source's walsender, {} rows on the way at once, per row",
+        live.rows
+    );
+    let columns = [
+        "with",
+        "CPU, us",
+        "instructions",
+        "instructions, with the kernel's",
+    ];
+    let mut table = Table::new(&title, &columns);
+    for (with, cost) in [
+        ("1 subscriber".to_owned(), live.alone),
+        (format!("{most} subscribers"), live.together),
+        (
+            "1, and other bytes through loopback".to_owned(),
+            live.beside,
+        ),
+    ] {
+        let counted = |pick: fn(&Counts) -> f64| match &cost.instructions {
+            Some(counts) => (pick(counts) / count(live.rows)).into(),
+            None => "not counted here".into(),
+        };
+        table.row([
+            with.as_str().into(),
+            (cost.cpu * 1e6 / count(live.rows)).into(),
+            counted(|counts| counts.own),
+            counted(|counts| counts.all),
         ]);
     }
     table

@@ -12,8 +12,8 @@ const LIMITS: [(&str, &str, &str); 10] = [
         "source CPU with Decant",
         "The source does the same for one subscriber as for 64: one walsender sends to the decoder, and a fanout asks the source for nothing while it \
          serves. What grows is the time that the same instructions take, since 64 receivers, the fanout and the walsender share two processors, \
-         their caches and their memory. The note under *fan_out* has the control: the same walsender beside load that is not Decant's, which costs it as \
-         much or more.",
+         their caches and their memory. The table of the walsender under *fan_out* has its instructions, where the machine counts them, and the control: \
+         the same walsender beside load that is not Decant's.",
     ),
     (
         "fan_out",
