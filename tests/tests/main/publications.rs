@@ -110,6 +110,7 @@ async fn columns_over_grpc() {
         create table a (id int primary key, v text, secret text);
         create publication without_secret for table a (id, v)";
     let mut stage = Stage::new(15, 1, definitions).await;
+    stage.wait_for_publication("without_secret").await;
     let url = stage.decant.fanout(0).grpc_url();
     stage.source.sql("insert into a values (1, 'v', 's')").await;
     let end = stage.settle().await;

@@ -235,8 +235,9 @@ fn outcome(measured: &[Measured], growth: &[(u64, Run, Run)], live: &Live) -> Ou
         ],
         notes: vec![
             "The source's walsender was measured live, with rows on the way from the source to the receivers at once; each figure is the middle one of \
-             three runs by CPU time. It does the same in all of them, for the decoder and nobody else: its own instructions show it. What differs is \
-             how long they take beside others, and the kernel's share, who lets whoever runs do the work of the sockets of all."
+             three runs by CPU time. It does the same in all of them, for the decoder and nobody else. Its own instructions per row are a few more where it is interrupted more often, \
+             which other load does as well as subscribers do; what else differs is how long they take beside others, and the kernel's share, who lets \
+             whoever runs do the work of the sockets of all."
                 .to_owned(),
         ],
         ..Outcome::default()

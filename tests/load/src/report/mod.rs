@@ -30,7 +30,7 @@ pub fn write(results: &Results, path: &Path) {
         path,
         markdown::render(
             known,
-            &(missed::render(results) + &capacity::render(results)),
+            &(capacity::yardstick(results) + &missed::render(results) + &capacity::render(results)),
         ),
     )
     .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
