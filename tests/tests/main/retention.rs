@@ -268,14 +268,16 @@ async fn words(endpoint: &Endpoint) -> Vec<SqlError> {
     ] {
         let mut session = tests::Session::connect(endpoint).await.unwrap();
         // Who was refused first may hold the slot for a moment after it was told.
-        let refused = loop {
-            let refused = session.try_run(sql).await.unwrap_err();
-            if refused.code != "55006" {
-                break refused;
+        let refused = tokio::time::timeout(patience(), async {
+            loop {
+                let refused = session.try_run(sql).await.unwrap_err();
+                if refused.code != "55006" {
+                    return refused;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        };
-        all.push(refused);
+        });
+        all.push(refused.await.expect("nobody holds the slot"));
     }
     all
 }
